@@ -290,6 +290,13 @@ const char *mf_intern_text(const mf_intern *in, uint16_t id);
 /** Layers a virtual stage of an interned layout text such as "13-14": fills counts[0..cap), returns how many, 0 on a bad text. */
 size_t mf_stage_layout_parse(const char *text, uint16_t *counts, size_t cap);
 
+/**
+ * Decoder layers of every virtual stage, in virtual-stage order (stage v*pp + r is chunk v of rank r): a stage layout, first/last
+ * counts, or the even split. Where the layers do not divide, the remainder goes one each to the first stages and *even is
+ * false (may be NULL): such a plan can be priced though no toolchain builds it. Returns pp*vpp, or 0 when it exceeds `cap`.
+ */
+size_t mf_plan_stages(const mf_plan *p, const mf_model *m, const mf_intern *intern, uint16_t *counts, size_t cap, bool *even);
+
 /** One dimension of a plan. Text segments, columns, errors, help and man page come from this table. */
 typedef struct mf_plan_dim {
 	const char *name;        /* "ep" */
