@@ -398,6 +398,7 @@ mf_status mf_doc_parse_yaml(mf_doc *out, const char *name, const char *text, siz
 		mf_doc_dispose(out);
 		return mf_fail(err, MF_ENOMEM, "out of memory");
 	}
+	yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, len);
 	st = yaml_document(&r, &out->root);
 	yaml_parser_delete(&r.parser);
