@@ -48,7 +48,7 @@ const mf_command_info mf_commands[] = {
 		mf_cmd_bench},
 	{"version", "", "print version, toolchains and what this build has", "", "moefs version", OPT(JSON) | OPT(HELP),
 		mf_cmd_version},
-	{"completion", "bash|man", "print the bash completion, or the command part of the man page", "",
+	{"completion", "bash|man1|man5|man7", "print the bash completion, or the generated part of a man page", "",
 		"moefs completion bash", OPT(HELP), mf_cmd_completion},
 	{"help", "[COMMAND]", "show help", "", "moefs help search", OPT(HELP), mf_cmd_help},
 	{NULL, NULL, NULL, NULL, NULL, 0, NULL},
@@ -64,24 +64,25 @@ static const mf_command_info *find_command(const char *name)
 	return NULL;
 }
 
-int mf_cmd_help(const mf_args *a);
-
 int main(int argc, char **argv)
 {
 	const mf_command_info *cmd = &mf_commands[0];
 	mf_args args;
 	mf_err err;
+	const char *name = NULL;
 	mf_status st;
 	int code, skip = 1;
 
 	/* `moefs search | head` must end quietly. */
 	signal(SIGPIPE, SIG_DFL);
 	if (argc > 1 && strcmp(argv[1], "--version") == 0)
-		argv[1] = "version";
-	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-		argv[1] = "help";
-	if (argc > 1 && argv[1][0] != '-') {
-		cmd = find_command(argv[1]);
+		name = "version";
+	else if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+		name = "help";
+	else if (argc > 1 && argv[1][0] != '-')
+		name = argv[1];
+	if (name) {
+		cmd = find_command(name);
 		if (!cmd) {
 			const char *names[32], *near;
 			size_t n = 0;
@@ -89,8 +90,8 @@ int main(int argc, char **argv)
 			for (const mf_command_info *c = mf_commands; c->name && n + 1 < MF_COUNT(names); c++)
 				names[n++] = c->name;
 			names[n] = NULL;
-			near = mf_nearest(argv[1], names);
-			fprintf(stderr, "moefs: no command '%s'%s%s%s; moefs --help lists them\n", argv[1],
+			near = mf_nearest(name, names);
+			fprintf(stderr, "moefs: no command '%s'%s%s%s; moefs --help lists them\n", name,
 				near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 			return 2;
 		}

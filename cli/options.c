@@ -319,15 +319,57 @@ static void print_man(void)
 	}
 }
 
+static void print_roff_item(const char *head, const char *text)
+{
+	printf(".TP\n.B ");
+	print_roff(head);
+	putchar('\n');
+	print_roff(text);
+	putchar('\n');
+}
+
+/* moefs-plan(7): the dimensions of a plan with their words. */
+static void print_man_plan(void)
+{
+	printf(".SH DIMENSIONS\n");
+	for (const mf_plan_dim *d = mf_plan_dims; d->name; d++) {
+		print_roff_item(d->segment, d->help);
+		printf("(%s)", d->phases == 1u << MF_TRAIN ? "training" : d->phases == 1u << MF_SERVE ? "serving" : "both phases");
+		if (d->choices) {
+			printf(" one of");
+			for (const mf_choice *c = d->choices; c->name; c++) {
+				putchar(' ');
+				print_roff(c->name);
+			}
+		}
+		putchar('\n');
+	}
+}
+
+/* moefs-overlay(5): the constants an overlay may set. */
+static void print_man_overlay(void)
+{
+	printf(".SH CONSTANTS\n");
+	for (size_t i = 0; i < MF_CONST_COUNT; i++) {
+		char text[256];
+
+		snprintf(text, sizeof text, "unit %s; factory value from: %s", mf_const_infos[i].unit, mf_const_infos[i].source);
+		print_roff_item(mf_const_infos[i].name, text);
+	}
+}
+
 int mf_cmd_completion(const mf_args *a)
 {
-	if (a->n_words == 1 && strcmp(a->words[0], "bash") == 0)
-		print_bash();
-	else if (a->n_words == 1 && strcmp(a->words[0], "man") == 0)
-		print_man();
-	else {
-		fprintf(stderr, "moefs: completion: say what for: bash or man\n");
-		return 2;
-	}
-	return 0;
+	static const struct {
+		const char *word;
+		void (*print)(void);
+	} kinds[] = {{"bash", print_bash}, {"man1", print_man}, {"man5", print_man_overlay}, {"man7", print_man_plan}};
+
+	for (size_t i = 0; i < MF_COUNT(kinds); i++)
+		if (a->n_words == 1 && strcmp(a->words[0], kinds[i].word) == 0) {
+			kinds[i].print();
+			return 0;
+		}
+	fprintf(stderr, "moefs: completion: say what for: bash, man1, man5 or man7\n");
+	return 2;
 }
