@@ -12,12 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const mf_choice mf_quant_choices[] = {
-	{MF_QUANT_NONE, "none", "bf16 or as trained"}, {MF_QUANT_FP8_BLOCK, "fp8-block", "8-bit floats with block scales"},
-	{MF_QUANT_FP8, "fp8", "8-bit floats with tensor scales"}, {MF_QUANT_NVFP4, "nvfp4", "4-bit floats, 16 values a scale"},
-	{MF_QUANT_MXFP4, "mxfp4", "4-bit floats, 32 values a scale"}, {MF_QUANT_INT4, "int4", "4-bit integers, 16-bit activations"},
-	{MF_QUANT_INT8, "int8", "8-bit integers"}, {0, NULL, NULL}};
-
 #define MAX_DIM (1u << 24)
 
 /* ---- families ---------------------------------------------------------------------------------------------------- */
