@@ -12,7 +12,7 @@
 mf_status mf_cost_new(mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err)
 {
 	static const mf_cost_opts defaults = MF_COST_OPTS_INIT;
-	mf_status st;
+	mf_status st = MF_OK;
 	mf_cost *c;
 
 	*out = NULL;
@@ -29,8 +29,6 @@ mf_status mf_cost_new(mf_cost **out, const mf_inputs *in, const mf_consts *const
 		st = mf_train_memory_new(c, err);
 		if (st == MF_OK)
 			st = mf_train_time_new(c, err);
-	} else {
-		st = mf_serve_state_new(c, err);
 	}
 	if (st < 0) {
 		mf_cost_free(c);
@@ -46,7 +44,6 @@ void mf_cost_free(mf_cost *c)
 		return;
 	mf_train_memory_free(c->train_memory);
 	mf_train_time_free(c->train_time);
-	mf_serve_state_free(c->serve);
 	free(c);
 }
 
