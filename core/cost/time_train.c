@@ -109,6 +109,7 @@ static void layers_key(const mf_plan *p, uint64_t key[3])
 static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
 {
 	mf_train_time *s = c->train_time;
+	tt_layer kinds[TT_KINDS];
 	uint64_t key[3];
 	tt_layers *l;
 
@@ -122,7 +123,7 @@ static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
 			l = &s->scratch_layers;
 		memset(l, 0, sizeof(*l));
 		memcpy(l->key, key, sizeof(key));
-		tt_price_layers(c, p, l);
+		tt_price_layers(c, p, l, kinds);
 	}
 	s->last_layers = l;
 	return l;
@@ -396,8 +397,8 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	comm = st.dp_comm + st.p2p;
 	hidden = st.dp_hidden;
 	for (int k = 0; k < TT_KINDS; k++) {
-		comm += st.m * st.rank.layers[k] * st.l->kind[k].comm;
-		hidden += st.m * st.rank.layers[k] * st.l->kind[k].comm_hidden;
+		comm += st.m * st.rank.layers[k] * st.l->comm[k];
+		hidden += st.m * st.rank.layers[k] * st.l->comm_hidden[k];
 	}
 	out->hidden_fraction = comm > 0 ? hidden / comm : NAN;
 	out->bubble_fraction = st.bubble / st.step;

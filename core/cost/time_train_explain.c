@@ -38,12 +38,12 @@ static const struct {
 		MF_C_LINK_DEEPEP, MF_C_NIC, MF_C_EXCHANGE_US, MF_C_EXCHANGE_NODE_US, MF_C_EXCHANGE_SMS}, 8},
 };
 
-typedef struct opening { const tt_step *st; mf_explain *ex; } opening;
+typedef struct opening { const tt_step *st; mf_explain *ex; tt_layer kind[TT_KINDS]; } opening;
 
 /* Sum over the slowest rank's layers and micro-batches. */
 #define RANK_SUM(o, member) \
-	((o)->st->m * ((o)->st->rank.layers[TT_KIND_DENSE] * (o)->st->l->kind[TT_KIND_DENSE].member + \
-		(o)->st->rank.layers[TT_KIND_MOE] * (o)->st->l->kind[TT_KIND_MOE].member))
+	((o)->st->m * ((o)->st->rank.layers[TT_KIND_DENSE] * (o)->kind[TT_KIND_DENSE].member + \
+		(o)->st->rank.layers[TT_KIND_MOE] * (o)->kind[TT_KIND_MOE].member))
 
 static mf_term *term(opening *o, const char *name, double s, const char *formula, const char *inputs, ...)
 	MF_PRINTF(5, 6);
@@ -105,7 +105,8 @@ static void layer_inputs(const mf_cost *c, const mf_plan *p, const tt_step *st, 
 
 void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explain *ex)
 {
-	opening o = {st, ex};
+	opening o = {.st = st, .ex = ex};
+	tt_layers again;
 	const tt_layers *l = st->l;
 	const mf_model *m = c->in.model;
 	double tokens = (double)p->micro_batch * c->in.workload->seq / p->cp;
@@ -113,6 +114,7 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 	uint32_t dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
 	mf_term *t;
 
+	tt_price_layers(c, p, &again, o.kind);
 	for (int i = 0; i < TT_COUNT; i++) {
 		double s = RANK_SUM(&o, term[i].f) + RANK_SUM(&o, term[i].b);
 		char inputs[sizeof(t->inputs)];
@@ -144,7 +146,7 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 	}
 	floor_excess = RANK_SUM(&o, floor_excess);
 	if (floor_excess > 0) {
-		t = term(&o, "host launch floor", floor_excess, "max(0, host launches - GPU time), forward and backward of each layer",
+		t = term(&o, "host launch floor", floor_excess, "max(0, host launches - GPU time) + 0.001 of the smaller, forward and backward of each layer",
 			"graphs=%d local experts=%g", (int)c->in.stack->graphs, m->experts ? (double)m->experts / p->ep : 0);
 		uses(t, MF_C_HOST_FWD);
 		uses(t, MF_C_HOST_BWD);
@@ -152,6 +154,7 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 		uses(t, MF_C_HOST_LOW);
 		uses(t, MF_C_HOST_SYNC);
 		uses(t, MF_C_GRAPH_CUT);
+		uses(t, MF_C_HOST_TIE);
 	}
 	if (st->rank.first > 0) {
 		t = term(&o, "embedding", st->m * st->rank.first * l->embedding, "12 T h bytes / (bw * HBM)", "T=%.0f h=%u", tokens,

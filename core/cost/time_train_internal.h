@@ -28,11 +28,14 @@ typedef struct tt_layer {
 
 enum { TT_KIND_DENSE, TT_KIND_MOE, TT_KINDS };
 
-/** What a plan's layers cost: everything that needs more than multiplications. Depends on the key alone. */
+/**
+ * What a plan's layers cost: everything that needs more than multiplications. Depends on the key alone. Terms are not
+ * kept: an explanation prices its plan again.
+ */
 typedef struct tt_layers {
 	uint64_t key[3];
-	tt_layer kind[TT_KINDS];
 	double t[TT_KINDS];             /* total_f + total_b */
+	double comm[TT_KINDS], comm_hidden[TT_KINDS];
 	double fill[TT_KINDS];          /* t - 3 wgrad + backward: a stage's share of DualPipe's bubble */
 	double embedding, head, mtp;    /* of one micro-batch; head carries logits and loss */
 	double p2p;                     /* one activation to the next stage */
@@ -87,8 +90,8 @@ typedef struct tt_step {
 	double step;
 } tt_step;
 
-/** Prices the layers of a plan; the key is set by the caller. */
-void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out);
+/** Prices the layers of a plan, term by term into `kinds`; the key is set by the caller. */
+void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_layer kinds[TT_KINDS]);
 /** Seconds of one ring pass (gather or scatter) of `bytes` over n members, `inside` of them in one domain. */
 double tt_ring(const mf_train_time *s, double bytes, uint32_t n, uint32_t inside);
 /** Seconds of a streaming kernel sequence. */

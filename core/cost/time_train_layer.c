@@ -411,6 +411,7 @@ static void total(const ctx *x, tt_layer *l, int kind)
 	const mf_cost *c = x->c;
 	const mf_plan *p = x->p;
 	double comp_f = 0, comp_b = 0, ex_f = l->term[TT_EXCHANGE].f, ex_b = l->term[TT_EXCHANGE].b, f, b;
+	double leak = mf_k(c, MF_C_HOST_TIE);
 	tt_pass host = host_floor(x, kind);
 
 	for (int i = 0; i < TT_COUNT; i++) {
@@ -446,8 +447,16 @@ static void total(const ctx *x, tt_layer *l, int kind)
 		l->comm_hidden += l->shared_hidden;
 	}
 	l->comm += ex_f + ex_b + l->term[TT_TP].f + l->term[TT_TP].b;
-	l->total_f = fmax(f, host.f);
-	l->total_b = fmax(b, host.b);
+	if (p->schedule == MF_DUALPIPE && p->overlap) {
+		/* Forward and backward of two micro-batches are one block: launches of either may run ahead in the other. */
+		double gpu = f + b, both = host.f + host.b, floor_b = fmax(gpu, both) + leak * fmin(gpu, both) - f;
+
+		l->total_f = f;
+		l->total_b = floor_b;
+	} else {
+		l->total_f = fmax(f, host.f) + leak * fmin(f, host.f);
+		l->total_b = fmax(b, host.b) + leak * fmin(b, host.b);
+	}
 	l->floor_excess = (l->total_f - f) + (l->total_b - b);
 }
 
@@ -555,7 +564,7 @@ static void average(tt_layer *io, const tt_layer *other, double share)
 		a[i] = (1 - share) * a[i] + share * b[i];
 }
 
-void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out)
+void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_layer kinds[TT_KINDS])
 {
 	const mf_train_time *s = c->train_time;
 	const mf_model *m = c->in.model;
@@ -572,7 +581,7 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out)
 	x.rows = x.tokens_sp * m->topk * x.etp;
 	x.skew = m->experts ? skew(w, p->ep) : 1;
 	for (int kind = 0; kind < TT_KINDS; kind++) {
-		tt_layer *l = &out->kind[kind];
+		tt_layer *l = &kinds[kind];
 
 		if (kind == TT_KIND_MOE ? m->moe_layers == 0 : m->moe_layers == m->layers) {
 			memset(l, 0, sizeof(*l));
@@ -587,6 +596,8 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out)
 		}
 		/* fmax() drops a NaN: a GPU that lacks the type would be priced by its memory alone. */
 		out->t[kind] = isnan(c->in.cluster->tflops[s->dtype]) ? NAN : l->total_f + l->total_b;
+		out->comm[kind] = l->comm;
+		out->comm_hidden[kind] = l->comm_hidden;
 		out->fill[kind] = l->total_f + 2 * l->total_b - 3 * l->wgrad;
 	}
 
