@@ -309,7 +309,7 @@ typedef struct mf_plan_dim {
 /** Table of dimensions; ends with a NULL name. */
 extern const mf_plan_dim mf_plan_dims[];
 
-#define MF_PLAN_TEXT_MAX 256
+#define MF_PLAN_TEXT_MAX 512
 /**
  * Parses the text form (mf_plan_format is its inverse on valid plans). Segments are separated by '/', may come in any
  * order and are written in one order. `intern` may be NULL: layouts and maps are then refused. A bad text names the
