@@ -284,7 +284,7 @@ static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, prompt);
 	}
 	if (m->shared_ffn) {
-		shared_tp = z->dp > 1 || p->a2a != MF_A2A_NONE ? 1 : z->tp;
+		shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
 		out->part[PART_SHARED] = moe * (prompt ? 1 : mf_k(c, MF_C_S_SHARED))
 			* (gemm(c, type, tokens, 2 * m->shared_ffn / shared_tp, h) + gemm(c, type, tokens, h, m->shared_ffn / shared_tp));
 	}

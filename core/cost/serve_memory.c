@@ -115,7 +115,7 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	const mf_model *m = c->in.model;
 	double eb = mf_serve_expert_bytes(m), db = mf_serve_dense_bytes(m), h = m->hidden, pp = z->pp, up = m->gated ? 3 : 2;
 	double vocab = ceil(m->vocab / 64.0) * 64, kv = c->in.workload->fp8_kv ? 1 : 2, full, card, one;
-	uint32_t shared_tp = p->a2a != MF_A2A_NONE || z->dp > 1 ? 1 : z->n;
+	uint32_t shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
 
 	o->experts = m->moe_layers * (m->experts + p->redundant) / (double)z->ep * up * h * (m->moe_ffn / (double)z->mtp) * eb / pp;
 	o->shared = m->moe_layers * up * h * m->shared_ffn / shared_tp * db / pp;
@@ -205,7 +205,7 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	if (!ex)
 		return;
 	mf_explain_line(ex, "weights.experts", b.experts, "(E+R)/ep x 3 h I/mtp x bytes, MoE layers of a stage");
-	mf_explain_line(ex, "weights.shared", b.shared, "shared experts; whole on a rank under attention DP or all-to-all");
+	mf_explain_line(ex, "weights.shared", b.shared, "shared experts; whole on a rank under an all-to-all backend");
 	mf_explain_line(ex, "weights.attention", b.attention, "projections / attention tp, replicated over attention DP");
 	mf_explain_line(ex, "weights.dense", b.dense, "dense feed-forward layers / tp");
 	mf_explain_line(ex, "weights.router", b.router, "E h, bf16, replicated");
