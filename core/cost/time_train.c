@@ -1,7 +1,8 @@
 /*
  * time_train.c: a training step under Megatron from its layers:
  *
- *   step = m * slowest rank + bubble + p2p + visible gradient and parameter exchange + optimizer + fixed
+ *   step = m * slowest rank + what the first forward and last backward cannot hide + bubble + p2p +
+ *          visible gradient and parameter exchange + optimizer + fixed
  *
  * What a layer costs depends on few dimensions of the plan, so it is priced once per distinct key (time_train_layer.c)
  * and kept; a candidate then costs a look-up, or a comparison with the key before, and some multiplications.
@@ -384,10 +385,12 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 			st.rank = stages->rank[i];
 		}
 	}
+	st.unhidden = st.rank.layers[TT_KIND_DENSE] * st.l->unhidden[TT_KIND_DENSE] +
+		st.rank.layers[TT_KIND_MOE] * st.l->unhidden[TT_KIND_MOE];
 	pipeline(c, p, &st);
 	exchange_and_update(c, p, dp, edp, &st);
 	st.fixed = mf_k(c, MF_C_STEP_FIXED) * MILLI;
-	st.step = st.m * st.rank_s + st.bubble + st.p2p + st.dp_comm - st.dp_hidden + st.optimizer + st.offload + st.fixed;
+	st.step = st.m * st.rank_s + st.unhidden + st.bubble + st.p2p + st.dp_comm - st.dp_hidden + st.optimizer + st.offload + st.fixed;
 	st.tax = tax(c, p);
 	if (st.tax != 1)
 		st.step *= st.tax;
@@ -398,7 +401,7 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	hidden = st.dp_hidden;
 	for (int k = 0; k < TT_KINDS; k++) {
 		comm += st.m * st.rank.layers[k] * st.l->comm[k];
-		hidden += st.m * st.rank.layers[k] * st.l->comm_hidden[k];
+		hidden += st.rank.layers[k] * (st.m * st.l->comm_hidden[k] - st.l->hidden[k]);
 	}
 	out->hidden_fraction = comm > 0 ? hidden / comm : NAN;
 	out->bubble_fraction = st.bubble / st.step;

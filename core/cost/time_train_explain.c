@@ -138,6 +138,9 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 		if (p->sm_budget > 0)
 			uses(t, MF_C_EXCHANGE_SMS);
 	}
+	if (st->unhidden != 0)
+		term(&o, "first and last micro-batch", st->unhidden, "what the first forward and the last backward cannot hide: one "
+			"micro-batch without overlap less one with it", "micro-batches=%.0f", st->m);
 	shared_hidden = RANK_SUM(&o, shared_hidden);
 	if (shared_hidden > 0) {
 		t = term(&o, "shared experts beside dispatch", -shared_hidden, "share * min(shared expert, dispatch and combine)",

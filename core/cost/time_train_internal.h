@@ -22,6 +22,7 @@ typedef struct tt_layer {
 	double shared_hidden;   /* shared expert hidden behind the exchange */
 	double floor_excess;    /* what the host's launches add where they are slower than the GPU */
 	double total_f, total_b; /* after hiding and floor */
+	double unhidden;        /* what one micro-batch costs more when it has no other to hide behind */
 	double wgrad;           /* weight-gradient share of total_b */
 	double comm, comm_hidden; /* all exchanges, and what is hidden of them */
 } tt_layer;
@@ -35,6 +36,7 @@ enum { TT_KIND_DENSE, TT_KIND_MOE, TT_KINDS };
 typedef struct tt_layers {
 	uint64_t key[3];
 	double t[TT_KINDS];             /* total_f + total_b */
+	double unhidden[TT_KINDS], hidden[TT_KINDS]; /* see tt_layer */
 	double comm[TT_KINDS], comm_hidden[TT_KINDS];
 	double fill[TT_KINDS];          /* t - 3 wgrad + backward: a stage's share of DualPipe's bubble */
 	double embedding, head, mtp;    /* of one micro-batch; head carries logits and loss */
@@ -83,6 +85,7 @@ typedef struct tt_step {
 	tt_rank rank;            /* the slowest */
 	double m;                /* micro-batches of a rank */
 	double rank_s;           /* the slowest rank, one micro-batch */
+	double unhidden;         /* the first forward and the last backward, which have nothing to hide behind */
 	double bubble, p2p;
 	double dp_comm, dp_hidden, optimizer, offload, fixed;
 	double dense, experts;   /* parameters of the rank */

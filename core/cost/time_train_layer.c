@@ -405,6 +405,9 @@ static tt_pass host_floor(const ctx *x, int kind)
 	return t;
 }
 
+/* GPU time under the host's floor. A little of the smaller stays visible, so that a floor ties no two plans. */
+static double lifted(double gpu, double host, double leak) { return fmax(gpu, host) + leak * fmin(gpu, host); }
+
 /* Hides what the schedule hides and lifts the rest to the host's floor. */
 static void total(const ctx *x, tt_layer *l, int kind)
 {
@@ -449,15 +452,15 @@ static void total(const ctx *x, tt_layer *l, int kind)
 	l->comm += ex_f + ex_b + l->term[TT_TP].f + l->term[TT_TP].b;
 	if (p->schedule == MF_DUALPIPE && p->overlap) {
 		/* Forward and backward of two micro-batches are one block: launches of either may run ahead in the other. */
-		double gpu = f + b, both = host.f + host.b, floor_b = fmax(gpu, both) + leak * fmin(gpu, both) - f;
-
 		l->total_f = f;
-		l->total_b = floor_b;
+		l->total_b = lifted(f + b, host.f + host.b, leak) - f;
 	} else {
-		l->total_f = fmax(f, host.f) + leak * fmin(f, host.f);
-		l->total_b = fmax(b, host.b) + leak * fmin(b, host.b);
+		l->total_f = lifted(f, host.f, leak);
+		l->total_b = lifted(b, host.b, leak);
 	}
 	l->floor_excess = (l->total_f - f) + (l->total_b - b);
+	if (l->hidden > 0)
+		l->unhidden = lifted(comp_f + ex_f, host.f, leak) + lifted(comp_b + ex_b, host.b, leak) - l->total_f - l->total_b;
 }
 
 static void price_layer(const ctx *x, int kind, bool windowed, tt_layer *l)
@@ -596,6 +599,8 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 		}
 		/* fmax() drops a NaN: a GPU that lacks the type would be priced by its memory alone. */
 		out->t[kind] = isnan(c->in.cluster->tflops[s->dtype]) ? NAN : l->total_f + l->total_b;
+		out->unhidden[kind] = l->unhidden;
+		out->hidden[kind] = l->hidden;
 		out->comm[kind] = l->comm;
 		out->comm_hidden[kind] = l->comm_hidden;
 		out->fill[kind] = l->total_f + 2 * l->total_b - 3 * l->wgrad;
