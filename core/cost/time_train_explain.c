@@ -66,6 +66,40 @@ static void uses(mf_term *t, mf_const_id id)
 		t->consts[t->n_consts++] = id;
 }
 
+/* The constant of a term's table that this plan really reads, or -1: tables name those of every case. */
+static int in_force(const mf_cost *c, const mf_plan *p, mf_const_id id)
+{
+	mf_dtype t = c->train_time->dtype;
+	bool flexible = p->dispatcher == MF_DISP_DEEPEP || p->dispatcher == MF_DISP_HYBRIDEP;
+	const mf_model *m = c->in.model;
+	double d = m->attention == MF_MLA ? m->qk_nope + m->qk_rope : m->head_dim;
+	bool across = c->world > c->train_time->domain;
+
+	switch (id) {
+	case MF_C_GEMM_BF16: return t == MF_FP8 ? MF_C_GEMM_FP8 : t == MF_FP4 ? MF_C_GEMM_FP4 : (int)id;
+	case MF_C_GEMM_BF16_K0: return t == MF_FP8 ? MF_C_GEMM_FP8_K0 : t == MF_FP4 ? MF_C_GEMM_FP4_K0 : (int)id;
+	case MF_C_ATT_64: return d < 128 ? (int)id : -1;
+	case MF_C_ATT_128: return d > 64 && d < 192 ? (int)id : -1;
+	case MF_C_ATT_192: return d > 128 && d < 256 ? (int)id : -1;
+	case MF_C_ATT_256: return d > 192 ? (int)id : -1;
+	case MF_C_ATT_WINDOW: return m->window ? (int)id : -1;
+	case MF_C_GLU_FWD:
+	case MF_C_GLU_BWD: return m->clamped_glu ? (int)id : -1;
+	case MF_C_QUANT_BYTES:
+	case MF_C_QUANT_KERNELS: return c->train_time->fused_quant ? -1 : (int)id;
+	case MF_C_QUANT_BYTES_FUSED:
+	case MF_C_QUANT_KERNELS_FUSED: return c->train_time->fused_quant ? (int)id : -1;
+	case MF_C_LINK_A2A: return p->dispatcher == MF_DISP_ALLTOALL ? (int)id : p->dispatcher == MF_DISP_ALLGATHER
+		? MF_C_LINK_RING : -1;
+	case MF_C_LINK_HYBRIDEP: return p->dispatcher == MF_DISP_HYBRIDEP ? (int)id : -1;
+	case MF_C_LINK_DEEPEP: return p->dispatcher == MF_DISP_DEEPEP ? (int)id : -1;
+	case MF_C_EXCHANGE_NODE_US: return across && !flexible ? (int)id : -1;
+	case MF_C_EXCHANGE_SMS: return p->sm_budget ? (int)id : -1;
+	case MF_C_NIC: return across ? (int)id : -1;
+	default: return (int)id;
+	}
+}
+
 static void layer_inputs(const mf_cost *c, const mf_plan *p, const tt_step *st, int i, char *out, size_t size)
 {
 	const mf_model *m = c->in.model;
@@ -123,8 +157,12 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 			continue;
 		layer_inputs(c, p, st, i, inputs, sizeof(inputs));
 		t = term(&o, layer_terms[i].name, s, layer_terms[i].formula, "%s", inputs);
-		for (uint8_t k = 0; k < layer_terms[i].n_consts; k++)
-			uses(t, layer_terms[i].consts[k]);
+		for (uint8_t k = 0; k < layer_terms[i].n_consts; k++) {
+			int id = in_force(c, p, layer_terms[i].consts[k]);
+
+			if (id >= 0)
+				uses(t, (mf_const_id)id);
+		}
 	}
 	hidden = RANK_SUM(&o, hidden);
 	if (hidden > 0) {
