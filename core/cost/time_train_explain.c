@@ -36,7 +36,7 @@ static const struct {
                 "4 T (q + k) (6), gated activation 6 T f (10)",
                 {MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
         [TT_PERMUTE] = {"permute and expert activation",
-                "rows * h * (6 flexible | 10 or 14 all-to-all) bytes + 6 rows f (10)",
+                "rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10)",
                 {MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD}, 4},
         [TT_QUANTIZE] = {"quantization casts", "bytes per GEMM input element / (bw * HBM) + kernels a local expert",
                 {MF_C_QUANT_BYTES, MF_C_QUANT_BYTES_FUSED, MF_C_QUANT_KERNELS, MF_C_QUANT_KERNELS_FUSED}, 4},

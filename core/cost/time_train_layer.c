@@ -348,10 +348,7 @@ static void moe(const ctx *x, tt_layer *l)
 		        tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_BWD), 16));
 	{
 		/* Copies of a row: all-to-all sorts twice when a rank has several experts. */
-		bool flexible = p->dispatcher == MF_DISP_DEEPEP || p->dispatcher == MF_DISP_HYBRIDEP;
-		double copies = p->dispatcher == MF_DISP_ALLTOALL ? (x->local_experts > 1 ? 14 : 10)
-		                : flexible                        ? 6
-		                                                  : 10;
+		double copies = p->dispatcher != MF_DISP_ALLTOALL ? 6 : x->local_experts > 1 ? 14 : 10;
 
 		permute = tt_stream(s, r * h * copies, 4);
 		add(l, TT_PERMUTE, permute, permute);

@@ -222,10 +222,27 @@ Test(time_train, one_node_agrees_with_the_worked_model)
 	expect(f, "tp1/cp2/pp1/ep8/1f1b", 234174.5230, 1e-6);
 	expect(f, "tp1/pp1/ep8/1f1b/mb4/rc:full", 155231.0033, 1e-6);
 	expect(f, "tp1/pp1/ep8/1f1b/fsdp", 130495.2473, 1e-6);
+	expect(f, "tp1/pp1/ep8/1f1b/disp:allgather", 128173.5815, 1e-6);
+	expect(f, "tp1/pp1/ep8/1f1b/rc:core_attn,moe_act,layernorm,mla_up_proj,moe", 165350.4607, 1e-6);
+	expect(f, "tp1/pp1/ep8/1f1b/zero1_offload", 130222.7171, 1e-3);
 	f->stack.grad_reduce_bf16 = false;
 	restart(f);
 	expect(f, "tp1/pp1/ep8/1f1b", 127671.6580, 1e-6);
+	f->stack.grad_reduce_bf16 = true;
+	f->work.precision = MF_PREC_FP8_BLOCK;
+	restart(f);
+	expect(f, "tp1/pp1/ep8/1f1b", 136495.7739, 1e-6);
 	stop(f);
+}
+
+Test(time_train, eight_nodes_agree_with_the_worked_model)
+{
+	fixture f;
+
+	start(&f, v2_lite(), hopper("H800", 8, 200), 4096, 1024, MF_PREC_BF16);
+	expect(&f, "tp1/pp1/ep32/1f1b/disp:deepep", 4556.7691, 1e-6);
+	expect(&f, "tp1/pp1/ep32/1f1b", 5873.3670, 1e-6);
+	stop(&f);
 }
 
 /* Published runs: the worked model's prediction in seconds; ours differs by whole layers on stages alone. */
