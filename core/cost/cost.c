@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-mf_status mf_cost_new(mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err)
+mf_status mf_cost_new(
+        mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err)
 {
 	static const mf_cost_opts defaults = MF_COST_OPTS_INIT;
 	mf_status st = MF_OK;
@@ -65,16 +66,23 @@ static void timing(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
 		mf_serve_time_eval(c, p, out, ex);
 }
 
-void mf_cost_memory(mf_cost *c, const mf_plan *p, mf_memory *out) { memory(c, p, out, NULL); }
+void mf_cost_memory(mf_cost *c, const mf_plan *p, mf_memory *out)
+{
+	memory(c, p, out, NULL);
+}
 
-void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out) { timing(c, p, out, NULL); }
+void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out)
+{
+	timing(c, p, out, NULL);
+}
 
 mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err *err)
 {
 	memset(out, 0, sizeof(*out));
 	if (p->phase != c->in.workload->phase)
-		return mf_fail(err, MF_EINPUT, "the plan is for %s, the workload for %s", mf_choice_name(mf_phase_choices, p->phase),
-			mf_choice_name(mf_phase_choices, (int)c->in.workload->phase));
+		return mf_fail(err, MF_EINPUT, "the plan is for %s, the workload for %s",
+		        mf_choice_name(mf_phase_choices, p->phase),
+		        mf_choice_name(mf_phase_choices, (int)c->in.workload->phase));
 	if (mf_plan_dp(p, c->world) == 0)
 		return mf_fail_at(err, MF_EINPUT, NULL, 0, "tp", "tp*cp*pp does not divide the %u GPUs", c->world);
 	if (p->phase == MF_TRAIN && mf_plan_edp(p, c->world) == 0)

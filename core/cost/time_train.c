@@ -1,7 +1,8 @@
 /*
  * time_train.c: a training step under Megatron from its layers:
  *
- *   step = m * slowest rank + bubble + p2p + visible gradient and parameter exchange + optimizer + fixed
+ *   step = m * slowest rank + what the first forward and last backward cannot hide + bubble + p2p +
+ *          visible gradient and parameter exchange + optimizer + fixed
  *
  * What a layer costs depends on few dimensions of the plan, so it is priced once per distinct key (time_train_layer.c)
  * and kept; a candidate then costs a look-up, or a comparison with the key before, and some multiplications.
@@ -27,7 +28,8 @@ double tt_ring(const mf_train_time *s, double bytes, uint32_t n, uint32_t inside
 	return bytes * (n - 1) / (n * rate) + s->ring_alpha[n];
 }
 
-/* ---- memo --------------------------------------------------------------------------------------------------------- */
+/* ---- memo ----------------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t slot_of(const tt_memo *m, const uint64_t key[3])
 {
@@ -64,12 +66,18 @@ static void memo_dispose(tt_memo *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* Room for a new value of `bytes` under `key`, or NULL when out of memory: the caller then goes without the memo. */
+/* Keys a memo keeps at most: 60 MB of prices. Spaces of a million plans have a few ten thousand. */
+#define MEMO_MAX (1u << 18)
+
+/* Room for a new value of `bytes` under `key`, or NULL when it is full or out of memory: the caller then goes without.
+ */
 static void *memo_add(tt_memo *m, const uint64_t key[3], size_t bytes)
 {
 	tt_slot *s;
 	void *value;
 
+	if (m->used >= MEMO_MAX)
+		return NULL;
 	if (m->used * 2 >= m->cap) {
 		tt_memo next;
 
@@ -101,9 +109,9 @@ static void layers_key(const mf_plan *p, uint64_t key[3])
 
 	key[0] = (uint64_t)p->tp | (uint64_t)p->cp << 16 | (uint64_t)p->ep << 32 | (uint64_t)etp << 48;
 	key[1] = (uint64_t)p->micro_batch | (uint64_t)p->node_limit << 16 | (uint64_t)p->sm_budget << 32 |
-		(uint64_t)p->comm_chunks << 48 | (uint64_t)p->dispatcher << 56;
+	         (uint64_t)p->comm_chunks << 48 | (uint64_t)p->dispatcher << 56;
 	key[2] = (uint64_t)modules | (uint64_t)p->recompute << 8 | (uint64_t)(p->overlap != 0) << 16 |
-		(uint64_t)(p->schedule == MF_DUALPIPE) << 17;
+	         (uint64_t)(p->schedule == MF_DUALPIPE) << 17;
 }
 
 static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
@@ -169,7 +177,8 @@ static void lay_out(const mf_cost *c, const mf_plan *p, tt_stages *out)
 		tt_rank r = ranks[i];
 
 		if (p->schedule == MF_DUALPIPE) {
-			/* A DualPipe rank serves stage i for one direction's micro-batches and the mirrored stage for the other's. */
+			/* A DualPipe rank serves stage i for one direction's micro-batches and the mirrored stage for
+			 * the other's. */
 			const tt_rank *mirror = &ranks[pp - 1 - i];
 
 			for (int k = 0; k < TT_KINDS; k++)
@@ -185,7 +194,8 @@ static const tt_stages *find_stages(const mf_cost *c, const mf_plan *p)
 {
 	mf_train_time *s = c->train_time;
 	uint64_t key[3] = {(uint64_t)p->pp | (uint64_t)p->vpp << 16 | (uint64_t)p->first_layers << 32 |
-		(uint64_t)p->last_layers << 48, (uint64_t)p->stage_layout | (uint64_t)(p->schedule == MF_DUALPIPE) << 16, 0};
+	                           (uint64_t)p->last_layers << 48,
+	        (uint64_t)p->stage_layout | (uint64_t)(p->schedule == MF_DUALPIPE) << 16, 0};
 	tt_stages *st;
 
 	if (s->last_stages && memcmp(s->last_stages->key, key, sizeof(s->last_stages->key)) == 0)
@@ -202,7 +212,8 @@ static const tt_stages *find_stages(const mf_cost *c, const mf_plan *p)
 	return st;
 }
 
-/* ---- state -------------------------------------------------------------------------------------------------------- */
+/* ---- state ---------------------------------------------------------------------------------------------------------
+ */
 
 static mf_dtype linear_dtype(mf_precision p)
 {
@@ -256,13 +267,14 @@ void mf_train_time_free(struct mf_train_time *s)
 	free(s);
 }
 
-/* ---- the step ----------------------------------------------------------------------------------------------------- */
+/* ---- the step ------------------------------------------------------------------------------------------------------
+ */
 
 /* Seconds of one micro-batch on a rank. */
 static inline double rank_time(const tt_layers *l, const tt_rank *r)
 {
 	return r->layers[TT_KIND_DENSE] * l->t[TT_KIND_DENSE] + r->layers[TT_KIND_MOE] * l->t[TT_KIND_MOE] +
-		r->first * l->embedding + r->last * (l->head + l->mtp);
+	       r->first * l->embedding + r->last * (l->head + l->mtp);
 }
 
 /* Fill, drain and transfers of the pipeline. */
@@ -277,15 +289,17 @@ static void pipeline(const mf_cost *c, const mf_plan *p, tt_step *st)
 	if (p->pp == 1)
 		return;
 	if (p->schedule == MF_DUALPIPE) {
-		/* (pp/2 - 1)(F&B + B - 3W), F&B a stage's forward and backward together: DeepSeek-V3 report, table 2. */
-		double fill = dense * l->fill[TT_KIND_DENSE] + moe * l->fill[TT_KIND_MOE] + l->embedding + l->head + l->mtp;
+		/* (pp/2 - 1)(F&B + B - 3W), F&B a stage's forward and backward together: DeepSeek-V3 report, table 2.
+		 */
+		double fill =
+		        dense * l->fill[TT_KIND_DENSE] + moe * l->fill[TT_KIND_MOE] + l->embedding + l->head + l->mtp;
 
 		st->bubble = fmax(0, fmax(0, pp / 2 - 1) * fill / pp);
 		st->p2p = l->p2p * (2 * (pp - 1) + 0.3 * m_);
 		return;
 	}
 	st->bubble = (dense * l->t[TT_KIND_DENSE] + moe * l->t[TT_KIND_MOE] + l->embedding + l->head + l->mtp) *
-		(pp - 1) / (pp * p->vpp);
+	             (pp - 1) / (pp * p->vpp);
 	/* Chunked stages send behind compute; 30 % of it stays visible. */
 	st->p2p = p->vpp == 1 ? 2 * l->p2p * (m_ + pp - 1) : l->p2p * (2 * (pp - 1) + 0.3 * m_ * p->vpp);
 }
@@ -299,7 +313,8 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 	uint32_t n = dp * p->cp, in_d = n < l->domain_dense ? n : l->domain_dense;
 	uint32_t in_e = edp < l->domain_expert ? edp : l->domain_expert;
 	double scatter, gather, shard, gather_bytes = s->gather_bytes;
-	bool sharded = p->sharding == MF_FSDP ? p->zero_stage >= 1 : p->zero_stage >= 1 || p->sharding == MF_ZERO1_OFFLOAD;
+	bool sharded =
+	        p->sharding == MF_FSDP ? p->zero_stage >= 1 : p->zero_stage >= 1 || p->sharding == MF_ZERO1_OFFLOAD;
 
 	st->dense = l->params_dense / p->pp;
 	st->experts = l->params_expert / p->pp;
@@ -308,7 +323,8 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 	scatter = tt_ring(s, st->dense * s->grad_bytes, n, in_d) + tt_ring(s, st->experts * s->grad_bytes, edp, in_e);
 	gather = tt_ring(s, st->dense * gather_bytes, n, in_d) + tt_ring(s, st->experts * gather_bytes, edp, in_e);
 	if (p->sharding == MF_FSDP && p->zero_stage >= 2) {
-		/* Gradients are scattered every micro-batch; under stage 3 parameters are gathered for both passes too. */
+		/* Gradients are scattered every micro-batch; under stage 3 parameters are gathered for both passes too.
+		 */
 		double each = scatter + (p->zero_stage >= 3 ? 2 * gather : 0);
 		double compute = st->rank_s + (st->bubble + st->p2p) / st->m;
 		double shown = fmax(0, each - mf_k(c, MF_C_HIDE_FSDP) * compute) + mf_k(c, MF_C_FSDP_REST) * each;
@@ -318,8 +334,10 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 		if (p->zero_stage == 2)
 			st->dp_comm += gather;
 	} else {
-		/* Backward is two thirds of a micro-batch, forward one; an all-reduce has only the backward to hide behind. */
-		double hide = mf_k(c, MF_C_HIDE_DP), rest = mf_k(c, MF_C_DP_REST), back = st->rank_s * 2 / 3, fwd = st->rank_s / 3;
+		/* Backward is two thirds of a micro-batch, forward one; an all-reduce has only the backward to hide
+		 * behind. */
+		double hide = mf_k(c, MF_C_HIDE_DP), rest = mf_k(c, MF_C_DP_REST), back = st->rank_s * 2 / 3,
+		       fwd = st->rank_s / 3;
 
 		if (!sharded) {
 			scatter += gather;
@@ -334,14 +352,14 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 	}
 	shard = sharded ? st->dense / n + st->experts / edp : st->dense + st->experts;
 	st->optimizer = tt_stream(s, (st->dense + st->experts) * mf_k(c, MF_C_OPT_LOCAL), 20) +
-		tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
+	                tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
 	st->offload = 0;
 	if (p->sharding == MF_ZERO1_OFFLOAD) {
 		/* Gradient down, parameter up and the states once each way over the host's memory. */
 		const mf_cluster *cl = c->in.cluster;
 
 		st->offload = shard * (16 / (cl->pcie_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_PCIE)) +
-			30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST)));
+		                              30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST)));
 	}
 }
 
@@ -384,10 +402,13 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 			st.rank = stages->rank[i];
 		}
 	}
+	st.unhidden = st.rank.layers[TT_KIND_DENSE] * st.l->unhidden[TT_KIND_DENSE] +
+	              st.rank.layers[TT_KIND_MOE] * st.l->unhidden[TT_KIND_MOE];
 	pipeline(c, p, &st);
 	exchange_and_update(c, p, dp, edp, &st);
 	st.fixed = mf_k(c, MF_C_STEP_FIXED) * MILLI;
-	st.step = st.m * st.rank_s + st.bubble + st.p2p + st.dp_comm - st.dp_hidden + st.optimizer + st.offload + st.fixed;
+	st.step = st.m * st.rank_s + st.unhidden + st.bubble + st.p2p + st.dp_comm - st.dp_hidden + st.optimizer +
+	          st.offload + st.fixed;
 	st.tax = tax(c, p);
 	if (st.tax != 1)
 		st.step *= st.tax;
@@ -398,7 +419,7 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	hidden = st.dp_hidden;
 	for (int k = 0; k < TT_KINDS; k++) {
 		comm += st.m * st.rank.layers[k] * st.l->comm[k];
-		hidden += st.m * st.rank.layers[k] * st.l->comm_hidden[k];
+		hidden += st.rank.layers[k] * (st.m * st.l->comm_hidden[k] - st.l->hidden[k]);
 	}
 	out->hidden_fraction = comm > 0 ? hidden / comm : NAN;
 	out->bubble_fraction = st.bubble / st.step;

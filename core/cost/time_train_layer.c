@@ -20,19 +20,20 @@ typedef struct ctx {
 	const mf_model *m;
 	const mf_plan *p;
 	double tp, cp, ep, etp;
-	double tokens, tokens_sp; /* of a micro-batch on one rank; under sequence parallelism */
+	double tokens, tokens_sp;   /* of a micro-batch on one rank; under sequence parallelism */
 	double local_experts, rows; /* rows a rank's experts compute, balanced */
-	double skew;              /* load of the straggler's experts over the mean */
-	bool low;                 /* linears run in low precision */
+	double skew;                /* load of the straggler's experts over the mean */
+	bool low;                   /* linears run in low precision */
 } ctx;
 
-/* ---- operations --------------------------------------------------------------------------------------------------- */
+/* ---- operations ----------------------------------------------------------------------------------------------------
+ */
 
 typedef enum gemm_kind { GEMM_FORWARD, GEMM_DGRAD, GEMM_WGRAD } gemm_kind;
 
 /*
- * m x n x k split over `groups` experts. Time is whole waves of 128x128 tiles below eight waves and a smooth count above
- * (kernels balance the tail there), each tile k + k0 deep; or the bytes, whichever is slower.
+ * m x n x k split over `groups` experts. Time is whole waves of 128x128 tiles below eight waves and a smooth count
+ * above (kernels balance the tail there), each tile k + k0 deep; or the bytes, whichever is slower.
  */
 static double gemm(const ctx *x, double m, double n, double k, bool low, gemm_kind kind, double groups)
 {
@@ -79,7 +80,7 @@ static double gemm(const ctx *x, double m, double n, double k, bool low, gemm_ki
 	waves = tiles < 8.0 * cl->sm_count ? ceil(tiles / cl->sm_count) : tiles / cl->sm_count;
 	e *= mf_k(x->c, MF_C_SUSTAIN) * (groups > 1 ? mf_k(x->c, MF_C_GEMM_GROUPED) : 1);
 	return fmax(waves * cl->sm_count * 2 * TILE * TILE * (depth + k0) / (peak * TERA * e), bytes / x->s->stream) +
-		x->s->kernel_tail;
+	       x->s->kernel_tail;
 }
 
 static void add(tt_layer *l, tt_term term, double f, double b)
@@ -107,7 +108,7 @@ static void quantize(const ctx *x, tt_layer *l, double elements_f, double elemen
 	if (!x->low)
 		return;
 	add(l, TT_QUANTIZE, elements_f > 0 ? tt_stream(x->s, elements_f * bytes, 1) : 0,
-		elements_b > 0 ? tt_stream(x->s, elements_b * bytes, 1) : 0);
+	        elements_b > 0 ? tt_stream(x->s, elements_b * bytes, 1) : 0);
 }
 
 /* Share of the bf16 roof at a head size: measured at 64, 128, 192 and 256, straight lines between. */
@@ -126,7 +127,8 @@ static double attention_roof(const mf_cost *c, double d)
 }
 
 /* Causal attention core of `seqs` sequences; window 0 is full attention. */
-static tt_pass attention(const ctx *x, double seqs, double len, double heads, double dqk, double dv, double d, double window)
+static tt_pass attention(
+        const ctx *x, double seqs, double len, double heads, double dqk, double dv, double d, double window)
 {
 	const mf_cost *c = x->c;
 	double peak = c->in.cluster->tflops[MF_BF16] * TERA, roof = attention_roof(c, d), f;
@@ -138,7 +140,7 @@ static tt_pass attention(const ctx *x, double seqs, double len, double heads, do
 		f = 2 * seqs * heads * len * window * (dqk + dv) / (peak * fmin(e, roof));
 	} else {
 		f = seqs * heads * len * len * (dqk + dv) * (1 + mf_k(c, MF_C_ATT_S0) / len) /
-			(peak * roof * (1 + mf_k(c, MF_C_SUSTAIN)) / 2 * mf_k(c, MF_C_ATT_ULTRA));
+		    (peak * roof * (1 + mf_k(c, MF_C_SUSTAIN)) / 2 * mf_k(c, MF_C_ATT_ULTRA));
 	}
 	t.f = f;
 	t.b = 2.5 * f / mf_k(c, MF_C_ATT_BWD);
@@ -153,7 +155,10 @@ static tt_pass attention(const ctx *x, double seqs, double len, double heads, do
 }
 
 /* Distinct of n equal targets that a token with k choices reaches. */
-static double distinct(double n, double k) { return n * (1 - pow(1 - 1 / n, k)); }
+static double distinct(double n, double k)
+{
+	return n * (1 - pow(1 - 1 / n, k));
+}
 
 /* Of `nodes` targets, those a token reaches under group-limited routing or a node limit. */
 static double nodes_reached(const ctx *x, double nodes, double topk)
@@ -192,7 +197,8 @@ static double exchange(const ctx *x, double rows, double width, double inside)
 	if (x->p->sm_budget > 0)
 		slow = fmax(1, mf_k(c, MF_C_EXCHANGE_SMS) / x->p->sm_budget);
 	if (x->p->dispatcher == MF_DISP_ALLGATHER)
-		return slow * tt_ring(s, rows * ep * row, (uint32_t)ep, (uint32_t)inside) + alpha * (pieces - 1) / pieces;
+		return slow * tt_ring(s, rows * ep * row, (uint32_t)ep, (uint32_t)inside) +
+		       alpha * (pieces - 1) / pieces;
 	if (x->p->dispatcher == MF_DISP_ALLTOALL) {
 		double sent = rows * x->m->topk * row;
 
@@ -212,7 +218,8 @@ static double exchange(const ctx *x, double rows, double width, double inside)
 	}
 }
 
-/* ---- parts of a layer --------------------------------------------------------------------------------------------- */
+/* ---- parts of a layer ----------------------------------------------------------------------------------------------
+ */
 
 static double tp_ring(const ctx *x)
 {
@@ -258,8 +265,10 @@ static void attention_gqa(const ctx *x, tt_layer *l, bool windowed)
 	quantize(x, l, T * m->hidden, 0);
 	linear(x, l, TT_DENSE, T, q + 2 * k, m->hidden, x->low, 1);
 	add(l, TT_TRAFFIC, tt_stream(x->s, T * (q + k) * 4 * norm, 3), tt_stream(x->s, T * (q + k) * 6 * norm, 4));
-	attention_core(x, l, attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, m->head_dim, m->v_dim, m->head_dim,
-		windowed ? m->window : 0), T * 2 * k * 2);
+	attention_core(x, l,
+	        attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, m->head_dim, m->v_dim, m->head_dim,
+	                windowed ? m->window : 0),
+	        T * 2 * k * 2);
 	quantize(x, l, T * q, 0);
 	linear(x, l, TT_DENSE, T, m->hidden, q, x->low, 1);
 	quantize(x, l, 0, T * (m->hidden + q + 2 * k));
@@ -288,7 +297,7 @@ static void attention_mla(const ctx *x, tt_layer *l)
 		add(l, TT_TRAFFIC, copies, copies);
 	}
 	attention_core(x, l, attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, dq, m->v_dim, dq, 0),
-		T * heads * (dq + m->v_dim) * 2);
+	        T * heads * (dq + m->v_dim) * 2);
 	quantize(x, l, T * heads * m->v_dim, 0);
 	linear(x, l, TT_DENSE, T, h, heads * m->v_dim, x->low, 1);
 	quantize(x, l, 0, T * (h + heads * (2 * dq + m->v_dim)));
@@ -317,7 +326,8 @@ static void moe(const ctx *x, tt_layer *l)
 	const mf_model *m = x->m;
 	const mf_plan *p = x->p;
 	const mf_train_time *s = x->s;
-	double h = m->hidden, up = m->gated ? 2 : 1, E = m->experts, ffn = m->moe_ffn / x->etp, pieces = fmax(1, p->comm_chunks);
+	double h = m->hidden, up = m->gated ? 2 : 1, E = m->experts, ffn = m->moe_ffn / x->etp,
+	       pieces = fmax(1, p->comm_chunks);
 	double r = x->rows * x->skew, act, act_b, permute, experts, inside, once, shared = 0;
 	unsigned rc = p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules : 0;
 
@@ -335,11 +345,10 @@ static void moe(const ctx *x, tt_layer *l)
 	add(l, TT_PERMUTE, act, act_b);
 	if (m->clamped_glu && !(s->fused_quant && x->low && x->c->in.stack->graphs == MF_GRAPHS_FULL))
 		add(l, TT_PERMUTE, tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_FWD), 10),
-			tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_BWD), 16));
+		        tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_BWD), 16));
 	{
 		/* Copies of a row: all-to-all sorts twice when a rank has several experts. */
-		bool flexible = p->dispatcher == MF_DISP_DEEPEP || p->dispatcher == MF_DISP_HYBRIDEP;
-		double copies = p->dispatcher == MF_DISP_ALLTOALL ? (x->local_experts > 1 ? 14 : 10) : flexible ? 6 : 10;
+		double copies = p->dispatcher != MF_DISP_ALLTOALL ? 6 : x->local_experts > 1 ? 14 : 10;
 
 		permute = tt_stream(s, r * h * copies, 4);
 		add(l, TT_PERMUTE, permute, permute);
@@ -355,7 +364,7 @@ static void moe(const ctx *x, tt_layer *l)
 	}
 	inside = fmax(1, fmin(x->ep, s->domain > x->etp ? floor(s->domain / x->etp) : 1));
 	once = mf_k(x->c, MF_C_CONTEND) * exchange(x, x->tokens_sp, h, inside) *
-		(1 + (x->skew - 1) * mf_k(x->c, MF_C_SKEW_EXCHANGE));
+	       (1 + (x->skew - 1) * mf_k(x->c, MF_C_SKEW_EXCHANGE));
 	add(l, TT_EXCHANGE, 2 * once, 2 * once);
 	if (x->etp > 1) {
 		double ring = tt_ring(s, r * h * 2, (uint32_t)x->etp, (uint32_t)fmin(x->etp, s->domain));
@@ -381,7 +390,9 @@ static tt_pass host_floor(const ctx *x, int kind)
 {
 	const mf_cost *c = x->c;
 	const mf_stack *stack = c->in.stack;
-	double graph = stack->graphs == MF_GRAPHS_FULL ? 1 : stack->graphs == MF_GRAPHS_PARTIAL ? mf_k(c, MF_C_GRAPH_PARTIAL) : 0;
+	double graph = stack->graphs == MF_GRAPHS_FULL      ? 1
+	               : stack->graphs == MF_GRAPHS_PARTIAL ? mf_k(c, MF_C_GRAPH_PARTIAL)
+	                                                    : 0;
 	/* 45 % of a layer's launches are attention's, 55 % a MoE sublayer's, 20 % a dense MLP's. */
 	double part = 0.45 + (kind == TT_KIND_MOE ? 0.55 : 0.2), share = 1 - graph * mf_k(c, MF_C_GRAPH_CUT);
 	double grace = c->in.cluster->grace ? mf_k(c, MF_C_HOST_GRACE) : 1;
@@ -405,6 +416,12 @@ static tt_pass host_floor(const ctx *x, int kind)
 	return t;
 }
 
+/* GPU time under the host's floor. A little of the smaller stays visible, so that a floor ties no two plans. */
+static double lifted(double gpu, double host, double leak)
+{
+	return fmax(gpu, host) + leak * fmin(gpu, host);
+}
+
 /* Hides what the schedule hides and lifts the rest to the host's floor. */
 static void total(const ctx *x, tt_layer *l, int kind)
 {
@@ -424,15 +441,18 @@ static void total(const ctx *x, tt_layer *l, int kind)
 	b = comp_b + ex_b;
 	if (p->overlap && ex_f + ex_b > 0) {
 		double share = mf_k(c, p->schedule == MF_DUALPIPE ? MF_C_HIDE_DUALPIPE
-			: c->in.stack->delay_wgrad ? MF_C_HIDE_EP_WGRAD : MF_C_HIDE_EP);
+		                       : c->in.stack->delay_wgrad ? MF_C_HIDE_EP_WGRAD
+		                                                  : MF_C_HIDE_EP);
 		double ratio;
 
 		if (p->comm_chunks > 1)
 			share += (1 - share) * mf_k(c, MF_C_HIDE_CHUNK) * (1 - 1.0 / p->comm_chunks);
 		l->hidden = share * fmin(ex_f + ex_b, comp_f + comp_b);
-		/* SMs beyond what the library takes by itself slow the compute that hides the exchange, and the reverse. */
+		/* SMs beyond what the library takes by itself slow the compute that hides the exchange, and the
+		 * reverse. */
 		if (p->sm_budget > 0)
-			l->hidden *= fmax(0, fmin(1 / share, 1 - (p->sm_budget - mf_k(c, MF_C_EXCHANGE_SMS)) / c->in.cluster->sm_count));
+			l->hidden *= fmax(0, fmin(1 / share, 1 - (p->sm_budget - mf_k(c, MF_C_EXCHANGE_SMS)) /
+			                                                     c->in.cluster->sm_count));
 		ratio = 1 - l->hidden / (ex_f + ex_b);
 		f = comp_f + ex_f * ratio;
 		b = comp_b + ex_b * ratio;
@@ -448,16 +468,18 @@ static void total(const ctx *x, tt_layer *l, int kind)
 	}
 	l->comm += ex_f + ex_b + l->term[TT_TP].f + l->term[TT_TP].b;
 	if (p->schedule == MF_DUALPIPE && p->overlap) {
-		/* Forward and backward of two micro-batches are one block: launches of either may run ahead in the other. */
-		double gpu = f + b, both = host.f + host.b, floor_b = fmax(gpu, both) + leak * fmin(gpu, both) - f;
-
+		/* Forward and backward of two micro-batches are one block: launches of either may run ahead in the
+		 * other. */
 		l->total_f = f;
-		l->total_b = floor_b;
+		l->total_b = lifted(f + b, host.f + host.b, leak) - f;
 	} else {
-		l->total_f = fmax(f, host.f) + leak * fmin(f, host.f);
-		l->total_b = fmax(b, host.b) + leak * fmin(b, host.b);
+		l->total_f = lifted(f, host.f, leak);
+		l->total_b = lifted(b, host.b, leak);
 	}
 	l->floor_excess = (l->total_f - f) + (l->total_b - b);
+	if (l->hidden > 0)
+		l->unhidden = lifted(comp_f + ex_f, host.f, leak) + lifted(comp_b + ex_b, host.b, leak) - l->total_f -
+		              l->total_b;
 }
 
 static void price_layer(const ctx *x, int kind, bool windowed, tt_layer *l)
@@ -505,7 +527,8 @@ static void price_layer(const ctx *x, int kind, bool windowed, tt_layer *l)
 	total(x, l, kind);
 }
 
-/* ---- skew --------------------------------------------------------------------------------------------------------- */
+/* ---- skew ----------------------------------------------------------------------------------------------------------
+ */
 
 /*
  * Load of the straggler rank over the mean. A histogram is summed over each rank's neighbouring experts; a bare
@@ -530,7 +553,8 @@ static double skew(const mf_workload *w, uint32_t ep)
 	return sum > 0 ? worst * ep / sum : 1;
 }
 
-/* ---- parameters --------------------------------------------------------------------------------------------------- */
+/* ---- parameters ----------------------------------------------------------------------------------------------------
+ */
 
 static void parameters(const ctx *x, tt_layers *out)
 {
@@ -542,17 +566,20 @@ static void parameters(const ctx *x, tt_layers *out)
 		double dq = m->qk_nope + m->qk_rope, nh = m->heads;
 
 		per_layer = h * (m->q_lora + m->kv_lora + m->qk_rope) +
-			((m->q_lora ? m->q_lora : h) * nh * dq + m->kv_lora * nh * (m->qk_nope + m->v_dim) + nh * m->v_dim * h) / x->tp;
+		            ((m->q_lora ? m->q_lora : h) * nh * dq + m->kv_lora * nh * (m->qk_nope + m->v_dim) +
+		                    nh * m->v_dim * h) /
+		                    x->tp;
 	} else {
 		per_layer = h * m->head_dim * (2.0 * m->heads + 2.0 * m->kv_heads) / x->tp;
 	}
 	dense = L * per_layer + (L - m->moe_layers) * w * h * m->ffn / x->tp +
-		m->moe_layers * (h * m->experts + w * h * m->shared_ffn / x->tp);
+	        m->moe_layers * (h * m->experts + w * h * m->shared_ffn / x->tp);
 	out->params_dense = dense * with_mtp + (double)m->vocab * h / x->tp * (m->tied_embeddings ? 1 : 2);
 	out->params_expert = m->moe_layers * (double)m->experts * w * h * m->moe_ffn / x->ep / x->etp * with_mtp;
 }
 
-/* ---- the door ----------------------------------------------------------------------------------------------------- */
+/* ---- the door ------------------------------------------------------------------------------------------------------
+ */
 
 static void average(tt_layer *io, const tt_layer *other, double share)
 {
@@ -596,6 +623,8 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 		}
 		/* fmax() drops a NaN: a GPU that lacks the type would be priced by its memory alone. */
 		out->t[kind] = isnan(c->in.cluster->tflops[s->dtype]) ? NAN : l->total_f + l->total_b;
+		out->unhidden[kind] = l->unhidden;
+		out->hidden[kind] = l->hidden;
 		out->comm[kind] = l->comm;
 		out->comm_hidden[kind] = l->comm_hidden;
 		out->fill[kind] = l->total_f + 2 * l->total_b - 3 * l->wgrad;
@@ -604,7 +633,7 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 	memset(&head, 0, sizeof(head));
 	linear(&x, &head, TT_DENSE, x.tokens, m->vocab / x.tp, h, false, 1);
 	out->head = head.term[TT_DENSE].f + head.term[TT_DENSE].b +
-		tt_stream(s, x.tokens * m->vocab / x.tp * mf_k(c, MF_C_LOSS_BYTES), 6);
+	            tt_stream(s, x.tokens * m->vocab / x.tp * mf_k(c, MF_C_LOSS_BYTES), 6);
 	out->embedding = tt_stream(s, x.tokens * h * 12, 4);
 	out->mtp = 0;
 	if (w->mtp && m->mtp_layers > 0) {
@@ -613,8 +642,8 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 		/* Each depth: one more layer, a projection of two hidden states into one, one more head. */
 		memset(&join, 0, sizeof(join));
 		linear(&x, &join, TT_DENSE, x.tokens, h, 2 * h, true, 1);
-		out->mtp = m->mtp_layers * (out->t[m->moe_layers ? TT_KIND_MOE : TT_KIND_DENSE] + join.term[TT_DENSE].f +
-			join.term[TT_DENSE].b + out->head);
+		out->mtp = m->mtp_layers * (out->t[m->moe_layers ? TT_KIND_MOE : TT_KIND_DENSE] +
+		                                   join.term[TT_DENSE].f + join.term[TT_DENSE].b + out->head);
 	}
 	{
 		bool across = c->world > s->domain;
