@@ -376,7 +376,7 @@ static void short_name(const char *doc_name, char *out, size_t size)
 	if (slash && strcmp(slash, "/config.json") == 0 && (size_t)(slash - doc_name) < sizeof copy && slash != doc_name) {
 		snprintf(copy, sizeof copy, "%.*s", (int)(slash - doc_name), doc_name);
 		slash = strrchr(copy, '/');
-		snprintf(out, size, "%s", slash ? slash + 1 : copy);
+		snprintf(out, size, "%.*s", (int)size - 1, slash ? slash + 1 : copy);
 		return;
 	}
 	mf_input_name(doc_name, out, size);
