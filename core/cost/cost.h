@@ -85,6 +85,12 @@ typedef struct mf_time {
 /** Fast; as mf_cost_memory. */
 void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out);
 
+/**
+ * Share of the GPU's memory that SGLang may give to weights and KV pool (--mem-fraction-static) for a serving plan: the
+ * stack's own when it sets one, else SGLang's default heuristic, raised when that leaves no room for one request.
+ */
+double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p);
+
 /* ---- explain --------------------------------------------------------------------------------------------------- */
 
 #define MF_TERM_MAX_CONSTS 8

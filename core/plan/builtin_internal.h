@@ -13,4 +13,13 @@ typedef struct mf_embedded_file {
 /** Ends with a NULL kind. */
 extern const mf_embedded_file mf_embedded_files[];
 
+/** The names of one kind, NULL-terminated. */
+typedef struct mf_embedded_kind {
+	const char *kind;
+	const char *const *names;
+} mf_embedded_kind;
+
+/** Ends with a NULL kind. */
+extern const mf_embedded_kind mf_embedded_kinds[];
+
 #endif

@@ -1,0 +1,261 @@
+/* search.c: moefs search, as a table, as one JSON object, or as JSON lines with commands. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "cli.h"
+
+#define DEFAULT_TOP 20
+
+static const mf_choice emit_choices[] = {{1, "jsonl", ""}, {0, NULL, NULL}};
+
+/* Ranks to print: up to the `top`th buildable plan, everything above it included; 0 is all. */
+static size_t ranks_to_print(const mf_search *s, uint64_t top, bool judged)
+{
+	size_t i, buildable = 0;
+
+	for (i = 0; i < s->n_rows; i++) {
+		if (top && buildable == top)
+			break;
+		if (!judged || s->rows[s->order[i]].rule == MF_RULE_NONE)
+			buildable++;
+	}
+	return i;
+}
+
+/* With the constraint off the search did not judge; a printed row is judged here all the same. */
+static void judge_row(mf_session *s, mf_row *row)
+{
+	mf_verdict v;
+
+	if (s->constraint)
+		return;
+	mf_realize(&s->realizer, &row->plan, &v);
+	row->rule = v.rule;
+	row->probe = v.probe;
+	if (isfinite(v.memory.total_bytes))
+		row->memory_gb = (float)(v.memory.total_bytes / MF_GB);
+}
+
+static double budget_gb(mf_session *s, const mf_plan *p)
+{
+	mf_memory m;
+
+	mf_cost_memory(s->cost, p, &m);
+	return m.budget_bytes / MF_GB;
+}
+
+static cJSON *row_json(mf_session *s, const mf_row *row, const mf_shown *shown, size_t rank)
+{
+	cJSON *o = cJSON_CreateObject();
+	const mf_refusal *r = &shown->refusal;
+
+	cJSON_AddNumberToObject(o, "rank", (double)rank);
+	cJSON_AddNumberToObject(o, "tier", row->tier);
+	cJSON_AddStringToObject(o, "plan", shown->plan);
+	mf_json_number(o, "throughput", row->throughput);
+	cJSON_AddStringToObject(o, "unit", "tokens/s/GPU");
+	mf_json_number(o, "step_ms", row->step_ms);
+	mf_json_number(o, "ttft_ms", row->ttft_ms);
+	mf_json_number(o, "tpot_ms", row->tpot_ms);
+	mf_json_number(o, "simulated", row->simulated);
+	mf_json_number(o, "memory_gb", row->memory_gb);
+	mf_json_number(o, "budget_gb", budget_gb(s, &row->plan));
+	cJSON_AddStringToObject(o, "verdict", row->rule ? "rejected" : "buildable");
+	cJSON_AddBoolToObject(o, "probe_advised", row->probe);
+	mf_json_string(o, "stage", r->stage);
+	mf_json_string(o, "boundary", r->boundary);
+	mf_json_string(o, "rule", r->rule);
+	mf_json_string(o, "kind", r->kind);
+	mf_json_string(o, "reason", r->reason);
+	mf_json_string(o, "note", shown->note);
+	cJSON_AddBoolToObject(o, "extrapolated", row->extrapolated);
+	cJSON_AddNullToObject(o, "attached_kernel");
+	mf_json_string(o, "plan_sha256", shown->plan_sha256);
+	mf_json_string(o, "argv_sha256", shown->argv_sha256);
+	return o;
+}
+
+static cJSON *counts_json(mf_session *s, const mf_search *found)
+{
+	cJSON *o = cJSON_CreateObject(), *list;
+
+	cJSON_AddNumberToObject(o, "enumerated", (double)found->counts.enumerated);
+	cJSON_AddNumberToObject(o, "structural", (double)found->counts.structural);
+	cJSON_AddNumberToObject(o, "scored", (double)found->counts.scored);
+	cJSON_AddNumberToObject(o, "rejected_emit", (double)found->counts.rejected_emit);
+	cJSON_AddNumberToObject(o, "rejected_memory", (double)found->counts.rejected_memory);
+	list = cJSON_AddArrayToObject(o, "by_reason");
+	for (size_t i = 0; i < found->n_reasons; i++) {
+		const mf_reason_count *c = &found->reasons[i];
+		const mf_rule *rule = mf_rule_get(c->rule);
+		cJSON *item = cJSON_CreateObject();
+		mf_refusal r;
+
+		if (mf_realize_explain(&s->realizer, &found->rows[c->first_row].plan, &r) < 0)
+			r.reason[0] = '\0';
+		mf_json_string(item, "reason", r.reason);
+		mf_json_string(item, "rule", rule->id);
+		mf_json_string(item, "boundary", rule->boundary);
+		cJSON_AddNumberToObject(item, "count", (double)c->count);
+		cJSON_AddItemToArray(list, item);
+	}
+	return o;
+}
+
+static mf_status print_json(mf_session *s, mf_search *found, size_t n, mf_err *err)
+{
+	cJSON *o = cJSON_CreateObject(), *timing, *plans;
+	const mf_search_timing *t = &found->timing;
+
+	cJSON_AddStringToObject(o, "moefs", MOEFS_VERSION);
+	cJSON_AddStringToObject(o, "model", s->model.name);
+	cJSON_AddStringToObject(o, "cluster", s->cluster.name);
+	cJSON_AddStringToObject(o, "phase", mf_choice_name(mf_phase_choices, (int)s->workload.phase));
+	cJSON_AddStringToObject(o, "space", mf_choice_name(mf_space_choices, (int)s->space));
+	cJSON_AddStringToObject(o, "toolchain", mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain));
+	cJSON_AddStringToObject(o, "stack", s->stack.name);
+	mf_json_string(o, "overlay", s->consts.overlay);
+	cJSON_AddStringToObject(o, "ledger", mf_choice_name(mf_ledger_choices, (int)s->cost_opts.ledger));
+	cJSON_AddStringToObject(o, "constraint", s->constraint ? "on" : "off");
+	cJSON_AddItemToObject(o, "counts", counts_json(s, found));
+	timing = cJSON_AddObjectToObject(o, "timing_ms");
+	mf_json_number(timing, "enumerate", t->enumerate_ms);
+	mf_json_number(timing, "predicate", t->predicate_ms);
+	mf_json_number(timing, "tier1", t->tier1_ms);
+	mf_json_number(timing, "tier2", t->tier2_ms);
+	mf_json_number(timing, "tier3", t->tier3_ms);
+	mf_json_number(timing, "total", t->total_ms);
+	plans = cJSON_AddArrayToObject(o, "plans");
+	for (size_t i = 0; i < n; i++) {
+		mf_row *row = &found->rows[found->order[i]];
+		mf_shown shown;
+		mf_status st;
+
+		judge_row(s, row);
+		st = mf_show_row(s, row, true, &shown, err);
+		if (st < 0) {
+			cJSON_Delete(o);
+			return st;
+		}
+		cJSON_AddItemToArray(plans, row_json(s, row, &shown, i + 1));
+	}
+	return mf_json_print(o, true) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the result");
+}
+
+static mf_status print_line(mf_session *s, mf_row *row, bool forced, mf_err *err)
+{
+	cJSON *o, *env, *list;
+	mf_shown shown;
+	mf_argv argv;
+	mf_status st;
+
+	judge_row(s, row);
+	if ((st = mf_show_row(s, row, false, &shown, err)) < 0 || (st = mf_argv_init(&argv, forced, err)) < 0)
+		return st;
+	mf_emit(s->emitter, &row->plan, mf_session_fraction(s, &row->plan), &argv.sink);
+	o = cJSON_CreateObject();
+	cJSON_AddStringToObject(o, "plan", shown.plan);
+	cJSON_AddStringToObject(o, "verdict", row->rule ? "rejected" : "buildable");
+	mf_json_string(o, "stage", shown.refusal.stage);
+	mf_json_string(o, "boundary", shown.refusal.boundary);
+	mf_json_string(o, "rule", shown.refusal.rule);
+	mf_json_string(o, "reason", shown.refusal.reason);
+	cJSON_AddNumberToObject(o, "world_size", mf_cluster_world(&s->cluster));
+	env = cJSON_AddObjectToObject(o, "env");
+	for (size_t i = 0; i < argv.n_env; i++) {
+		const char *eq = strchr(argv.env[i], '=');
+		char name[128];
+
+		snprintf(name, sizeof name, "%.*s", (int)(eq - argv.env[i]), argv.env[i]);
+		cJSON_AddStringToObject(env, name, eq + 1);
+	}
+	if (mf_rule_unspeakable(argv.sink.rule) || (argv.sink.rule && !forced)) {
+		cJSON_AddNullToObject(o, "argv");
+	} else {
+		list = cJSON_AddArrayToObject(o, "argv");
+		for (size_t i = 0; i < argv.n; i++)
+			cJSON_AddItemToArray(list, cJSON_CreateString(argv.args[i]));
+	}
+	mf_argv_dispose(&argv);
+	return mf_json_print(o, false) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the plan");
+}
+
+static void print_table(mf_session *s, mf_search *found, size_t n)
+{
+	bool serve = s->workload.phase == MF_SERVE;
+	size_t width = 4, i;
+	char text[MF_PLAN_TEXT_MAX];
+
+	for (i = 0; i < n; i++) {
+		size_t len = mf_plan_format(&found->rows[found->order[i]].plan, s->in.intern, text);
+
+		width = len > width ? len : width;
+	}
+	printf("%s on %s, %s, %s, ledger %s%s%s\n", s->model.name, s->cluster.name,
+		mf_choice_name(mf_phase_choices, (int)s->workload.phase),
+		mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain),
+		mf_choice_name(mf_ledger_choices, (int)s->cost_opts.ledger), s->consts.overlay[0] ? ", overlay " : "", s->consts.overlay);
+	printf("%llu plans ranked, %llu refused by the emitter, %llu by memory, %.1f ms\n\n",
+		(unsigned long long)found->counts.scored, (unsigned long long)found->counts.rejected_emit,
+		(unsigned long long)found->counts.rejected_memory, found->timing.total_ms);
+	printf("%6s  %-*s %12s %11s %8s  %s\n", "rank", (int)width, "plan", "tok/s/GPU", serve ? "TPOT ms" : "step ms", "mem GB",
+		"verdict");
+	for (i = 0; i < n; i++) {
+		mf_row *row = &found->rows[found->order[i]];
+		mf_shown shown;
+
+		judge_row(s, row);
+		if (mf_show_row(s, row, false, &shown, NULL) < 0)
+			continue;
+		printf("%6zu  %-*s %12.1f %11.1f %8.1f  ", i + 1, (int)width, shown.plan, (double)row->throughput,
+			(double)(serve ? row->tpot_ms : row->step_ms), (double)row->memory_gb);
+		if (row->rule)
+			printf("x %s %s: %s\n", shown.refusal.boundary, shown.refusal.stage, shown.refusal.reason);
+		else
+			printf("%s%s\n", row->probe ? "buildable, probe: close to the card's memory" : "buildable",
+				row->extrapolated ? " (extrapolated)" : "");
+	}
+	if (!n)
+		printf("        no plan fits this cluster\n");
+}
+
+int mf_cmd_search(const mf_args *a)
+{
+	static mf_session s;
+	mf_search_opts opts;
+	mf_search *found = NULL;
+	uint64_t top, sample, seed;
+	int jsonl;
+	mf_err err;
+	mf_status st;
+	size_t n;
+
+	if ((st = mf_args_u64(a, OPT_TOP, 0, UINT32_MAX, DEFAULT_TOP, &top, &err)) < 0
+		|| (st = mf_args_u64(a, OPT_SAMPLE, 1, 10000000, 0, &sample, &err)) < 0
+		|| (st = mf_args_u64(a, OPT_SEED, 0, UINT64_MAX, 1, &seed, &err)) < 0
+		|| (st = mf_args_choice(a, OPT_EMIT, emit_choices, 0, &jsonl, &err)) < 0 || (st = mf_session_open(&s, a, &err)) < 0)
+		return mf_report(&err);
+	if (s.cluster_assumed && !a->value[OPT_JSON] && !jsonl)
+		fprintf(stderr, "moefs: no GPU here: showing %s (--cluster chooses)\n", s.cluster.name);
+	opts = mf_session_search_opts(&s);
+	st = sample ? mf_search_sample(&found, &s.in, &s.consts, &opts, (size_t)sample, seed, &err)
+		    : mf_search_run(&found, &s.in, &s.consts, &opts, &err);
+	if (st == MF_OK) {
+		n = sample ? found->n_rows : ranks_to_print(found, top, s.constraint);
+		if (jsonl) {
+			for (size_t i = 0; st == MF_OK && i < n; i++)
+				st = print_line(&s, &found->rows[sample ? i : found->order[i]], a->value[OPT_FORCED] != NULL, &err);
+		} else if (a->value[OPT_JSON]) {
+			st = print_json(&s, found, n, &err);
+		} else {
+			print_table(&s, found, n);
+		}
+	}
+	mf_search_free(found);
+	mf_session_close(&s);
+	return st < 0 ? mf_report(&err) : 0;
+}

@@ -1,0 +1,230 @@
+/*
+ * consts.c: factory constants by GPU family, and overlays that replace some of them inside a domain.
+ *
+ * An overlay is a YAML file:
+ *   domain: {gpu: NVIDIA H800, dtypes: [bf16], m_range: [64, 8192], world_range: [2, 8], source: where it was measured}
+ *   values: {kernel_patch_overhead_frac_train: -0.077}
+ * Every field of the domain may be left out, and then means "any".
+ */
+#include "cost_internal.h"
+
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+const mf_const_info mf_const_infos[MF_CONST_COUNT] = {
+#define X(id, name, unit, a, d, h, b, source) {name, unit, source},
+#include "consts.def"
+#undef X
+};
+
+static const double factory[MF_CONST_COUNT][MF_FAMILY_COUNT] = {
+#define X(id, name, unit, a, d, h, b, source) {a, d, h, b},
+#include "consts.def"
+#undef X
+};
+
+/* GPUs whose board power or units set them apart from their family. */
+static const struct gpu_const {
+	const char *gpu;
+	mf_const_id id;
+	double value;
+} gpu_consts[] = {
+#define G(gpu, id, value) {gpu, MF_C_##id, value},
+#include "consts_gpu.def"
+#undef G
+};
+
+/* Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090",
+ * "rtx4090"). */
+static bool same_gpu(const char *a, const char *b)
+{
+	static const char *const prefixes[] = {"NVIDIA ", "GeForce "};
+
+	for (size_t i = 0; i < MF_COUNT(prefixes); i++) {
+		size_t len = strlen(prefixes[i]);
+
+		a += strncasecmp(a, prefixes[i], len) == 0 ? len : 0;
+		b += strncasecmp(b, prefixes[i], len) == 0 ? len : 0;
+	}
+	for (;;) {
+		while (*a == ' ')
+			a++;
+		while (*b == ' ')
+			b++;
+		if (*a == '\0' || *b == '\0')
+			return *a == *b;
+		if (strncasecmp(a, b, 1) != 0)
+			return false;
+		a++;
+		b++;
+	}
+}
+
+void mf_consts_factory(mf_consts *out, const mf_cluster *c)
+{
+	memset(out, 0, sizeof(*out));
+	for (int i = 0; i < MF_CONST_COUNT; i++)
+		out->v[i] = factory[i][c->family];
+	for (size_t i = 0; i < MF_COUNT(gpu_consts); i++) {
+		if (same_gpu(c->gpu, gpu_consts[i].gpu))
+			out->v[gpu_consts[i].id] = gpu_consts[i].value;
+	}
+	out->domain.m_min = out->domain.m_max = out->domain.world_min = out->domain.world_max = NAN;
+}
+
+static const char *const dtype_names[] = {"bf16", "fp8", "fp4", NULL};
+
+/* A list of two ascending numbers; absent leaves both NaN. */
+static mf_status read_range(const mf_doc *d, const mf_node *map, const char *key, double *lo, double *hi, mf_err *err)
+{
+	const mf_node *n = mf_node_get(map, key);
+
+	*lo = *hi = NAN;
+	if (!n)
+		return MF_OK;
+	if (n->kind != MF_LIST || n->n_children != 2 || n->first->kind != MF_NUMBER ||
+	        n->first->next->kind != MF_NUMBER)
+		return mf_fail_at(err, MF_EINPUT, d->name, n->line, key, "expected two numbers: [least, most]");
+	*lo = n->first->number;
+	*hi = n->first->next->number;
+	if (!(*lo >= 0 && *lo <= *hi))
+		return mf_fail_at(
+		        err, MF_EINPUT, d->name, n->line, key, "expected [least, most] with 0 <= least <= most");
+	return MF_OK;
+}
+
+static mf_status read_domain(mf_domain *out, const mf_doc *d, const mf_node *map, mf_err *err)
+{
+	static const char *const known[] = {"gpu", "dtypes", "m_range", "world_range", "source", NULL};
+	const mf_node *types;
+	mf_status st;
+
+	memset(out, 0, sizeof(*out));
+	out->m_min = out->m_max = out->world_min = out->world_max = NAN;
+	if (!map)
+		return MF_OK;
+	if (map->kind != MF_MAP)
+		return mf_fail_at(err, MF_EINPUT, d->name, map->line, "domain",
+		        "expected a map of gpu, dtypes, m_range, world_range");
+	if ((st = mf_only_keys(d, map, known, err)) < 0 ||
+	        (st = mf_get_string(d, map, "gpu", out->gpu, sizeof(out->gpu), err)) < 0 ||
+	        (st = mf_get_string(d, map, "source", out->source, sizeof(out->source), err)) < 0 ||
+	        (st = read_range(d, map, "m_range", &out->m_min, &out->m_max, err)) < 0 ||
+	        (st = read_range(d, map, "world_range", &out->world_min, &out->world_max, err)) < 0)
+		return st;
+	types = mf_node_get(map, "dtypes");
+	if (types && types->kind != MF_LIST)
+		return mf_fail_at(err, MF_EINPUT, d->name, types->line, "dtypes", "expected a list of bf16, fp8, fp4");
+	for (const mf_node *n = types ? types->first : NULL; n; n = n->next) {
+		int found = -1;
+
+		for (int i = 0; dtype_names[i]; i++) {
+			if (strcmp(dtype_names[i], n->text) == 0)
+				found = i;
+		}
+		if (found < 0)
+			return mf_fail_at(err, MF_EINPUT, d->name, n->line, "dtypes",
+			        "\"%.40s\" is no dtype: bf16, fp8, fp4", n->text);
+		out->dtypes |= 1u << found;
+	}
+	return MF_OK;
+}
+
+static int const_by_name(const char *name)
+{
+	for (int i = 0; i < MF_CONST_COUNT; i++) {
+		if (strcmp(mf_const_infos[i].name, name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* Overheads are shares of a throughput and may be negative; all other constants are sizes and rates. */
+static bool is_overhead(int id)
+{
+	return id == MF_C_TAX_SERVE || id == MF_C_TAX_TRAIN || id == MF_C_OFFLOAD_OVERLAP;
+}
+
+static mf_status read_values(mf_consts *io, const mf_doc *d, const mf_node *map, mf_err *err)
+{
+	for (const mf_node *n = map->first; n; n = n->next) {
+		int id = const_by_name(n->key);
+
+		if (id < 0) {
+			const char *names[MF_CONST_COUNT + 1], *near;
+
+			for (int i = 0; i < MF_CONST_COUNT; i++)
+				names[i] = mf_const_infos[i].name;
+			names[MF_CONST_COUNT] = NULL;
+			near = mf_nearest(n->key, names);
+			if (near)
+				return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key,
+				        "unknown constant; did you mean %s?", near);
+			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "unknown constant");
+		}
+		if (n->kind != MF_NUMBER || !isfinite(n->number))
+			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "expected a number");
+		if (is_overhead(id) ? n->number <= -1 : n->number < 0)
+			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key,
+			        "%s is too small: more than %d is expected", n->text, is_overhead(id) ? -1 : 0);
+		io->v[id] = n->number;
+		io->from_overlay[id] = 1;
+	}
+	return MF_OK;
+}
+
+/* A path has a slash or a suffix; anything else is a name. */
+static bool is_path(const char *text)
+{
+	size_t len = strlen(text);
+
+	return strchr(text, '/') || (len > 5 && strcmp(text + len - 5, ".yaml") == 0) ||
+	       (len > 4 && strcmp(text + len - 4, ".yml") == 0);
+}
+
+mf_status mf_consts_overlay(mf_consts *io, const char *name_or_path, mf_err *err)
+{
+	static const char *const known[] = {"domain", "values", NULL};
+	mf_consts next = *io;
+	const mf_node *values;
+	mf_doc doc;
+	mf_status st;
+
+	st = is_path(name_or_path) ? mf_doc_read_file(&doc, name_or_path, err)
+	                           : mf_builtin_open(&doc, "calibrated", name_or_path, err);
+	if (st < 0)
+		return st;
+	if (!doc.root || doc.root->kind != MF_MAP) {
+		st = mf_fail_at(err, MF_EINPUT, doc.name, 1, NULL, "an overlay is a map of domain and values");
+		goto done;
+	}
+	if ((st = mf_only_keys(&doc, doc.root, known, err)) < 0 ||
+	        (st = read_domain(&next.domain, &doc, mf_node_get(doc.root, "domain"), err)) < 0)
+		goto done;
+	values = mf_node_get(doc.root, "values");
+	if (!values || values->kind != MF_MAP) {
+		st = mf_fail_at(err, MF_EINPUT, doc.name, values ? values->line : doc.root->line, "values",
+		        "expected a map of constants");
+		goto done;
+	}
+	if ((st = read_values(&next, &doc, values, err)) < 0)
+		goto done;
+	snprintf(next.overlay, sizeof(next.overlay), "%s", name_or_path);
+	*io = next;
+done:
+	mf_doc_dispose(&doc);
+	return st;
+}
+
+bool mf_consts_extrapolated(
+        const mf_consts *c, const mf_cluster *cl, mf_dtype dtype, double tokens_per_expert, uint32_t world)
+{
+	const mf_domain *d = &c->domain;
+
+	if (c->overlay[0] == '\0')
+		return false;
+	return (d->gpu[0] && !same_gpu(d->gpu, cl->gpu)) || (d->dtypes && !(d->dtypes & 1u << dtype)) ||
+	       tokens_per_expert < d->m_min || tokens_per_expert > d->m_max || world < d->world_min ||
+	       world > d->world_max;
+}

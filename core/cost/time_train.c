@@ -1,0 +1,429 @@
+/*
+ * time_train.c: a training step under Megatron from its layers:
+ *
+ *   step = m * slowest rank + what the first forward and last backward cannot hide + bubble + p2p +
+ *          visible gradient and parameter exchange + optimizer + fixed
+ *
+ * What a layer costs depends on few dimensions of the plan, so it is priced once per distinct key (time_train_layer.c)
+ * and kept; a candidate then costs a look-up, or a comparison with the key before, and some multiplications.
+ */
+#include "time_train_internal.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GIGA 1e9
+#define MICRO 1e-6
+#define MILLI 1e-3
+
+double tt_ring(const mf_train_time *s, double bytes, uint32_t n, uint32_t inside)
+{
+	double rate;
+
+	if (n <= 1)
+		return 0;
+	rate = inside >= n ? s->ring_link : fmin(s->ring_link, inside * s->ring_nic);
+	return bytes * (n - 1) / (n * rate) + s->ring_alpha[n];
+}
+
+/* ---- memo ----------------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t slot_of(const tt_memo *m, const uint64_t key[3])
+{
+	uint64_t h = key[0] * 0x9e3779b97f4a7c15u;
+
+	h = (h ^ h >> 29 ^ key[1]) * 0xbf58476d1ce4e5b9u;
+	h = (h ^ h >> 32 ^ key[2]) * 0x94d049bb133111ebu;
+	return (uint32_t)(h >> 32) & (m->cap - 1);
+}
+
+static tt_slot *memo_find(const tt_memo *m, const uint64_t key[3])
+{
+	for (uint32_t i = slot_of(m, key);; i = (i + 1) & (m->cap - 1)) {
+		tt_slot *s = &m->slots[i];
+
+		if (!s->value || memcmp(s->key, key, sizeof(s->key)) == 0)
+			return s;
+	}
+}
+
+static bool memo_init(tt_memo *m, uint32_t cap)
+{
+	m->slots = calloc(cap, sizeof(*m->slots));
+	m->cap = m->slots ? cap : 0;
+	m->used = 0;
+	return m->slots != NULL;
+}
+
+static void memo_dispose(tt_memo *m)
+{
+	for (uint32_t i = 0; i < m->cap; i++)
+		free(m->slots[i].value);
+	free(m->slots);
+	memset(m, 0, sizeof(*m));
+}
+
+/* Keys a memo keeps at most: 60 MB of prices. Spaces of a million plans have a few ten thousand. */
+#define MEMO_MAX (1u << 18)
+
+/* Room for a new value of `bytes` under `key`, or NULL when it is full or out of memory: the caller then goes without.
+ */
+static void *memo_add(tt_memo *m, const uint64_t key[3], size_t bytes)
+{
+	tt_slot *s;
+	void *value;
+
+	if (m->used >= MEMO_MAX)
+		return NULL;
+	if (m->used * 2 >= m->cap) {
+		tt_memo next;
+
+		if (!memo_init(&next, m->cap * 2))
+			return NULL;
+		for (uint32_t i = 0; i < m->cap; i++) {
+			if (m->slots[i].value)
+				*memo_find(&next, m->slots[i].key) = m->slots[i];
+		}
+		next.used = m->used;
+		free(m->slots);
+		*m = next;
+	}
+	value = malloc(bytes);
+	if (!value)
+		return NULL;
+	s = memo_find(m, key);
+	memcpy(s->key, key, sizeof(s->key));
+	s->value = value;
+	m->used++;
+	return value;
+}
+
+/* Everything the price of layers depends on. Effective values, so that equal prices have equal keys. */
+static void layers_key(const mf_plan *p, uint64_t key[3])
+{
+	uint32_t etp = p->etp ? p->etp : p->tp;
+	uint32_t modules = p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules : 0;
+
+	key[0] = (uint64_t)p->tp | (uint64_t)p->cp << 16 | (uint64_t)p->ep << 32 | (uint64_t)etp << 48;
+	key[1] = (uint64_t)p->micro_batch | (uint64_t)p->node_limit << 16 | (uint64_t)p->sm_budget << 32 |
+	         (uint64_t)p->comm_chunks << 48 | (uint64_t)p->dispatcher << 56;
+	key[2] = (uint64_t)modules | (uint64_t)p->recompute << 8 | (uint64_t)(p->overlap != 0) << 16 |
+	         (uint64_t)(p->schedule == MF_DUALPIPE) << 17;
+}
+
+static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
+{
+	mf_train_time *s = c->train_time;
+	tt_layer kinds[TT_KINDS];
+	uint64_t key[3];
+	tt_layers *l;
+
+	layers_key(p, key);
+	if (s->last_layers && memcmp(s->last_layers->key, key, sizeof(key)) == 0)
+		return s->last_layers;
+	l = memo_find(&s->layers, key)->value;
+	if (!l) {
+		l = memo_add(&s->layers, key, sizeof(*l));
+		if (!l)
+			l = &s->scratch_layers;
+		memset(l, 0, sizeof(*l));
+		memcpy(l->key, key, sizeof(key));
+		tt_price_layers(c, p, l, kinds);
+	}
+	s->last_layers = l;
+	return l;
+}
+
+static void add_rank(tt_stages *st, tt_rank r)
+{
+	for (uint32_t i = 0; i < st->n; i++) {
+		if (memcmp(&st->rank[i], &r, sizeof(r)) == 0)
+			return;
+	}
+	assert(st->n < MF_MAX_STAGES);
+	st->rank[st->n++] = r;
+}
+
+/* Splits the layers over the ranks and keeps the distinct ones. */
+static void lay_out(const mf_cost *c, const mf_plan *p, tt_stages *out)
+{
+	const mf_train_time *s = c->train_time;
+	uint16_t counts[MF_MAX_LAYERS];
+	tt_rank ranks[MF_MAX_LAYERS];
+	size_t n = mf_plan_stages(p, c->in.model, c->in.intern, counts, MF_COUNT(counts), NULL), pp = p->pp;
+	uint32_t layer = 0;
+
+	out->n = 0;
+	if (n == 0 || pp > MF_MAX_STAGES || n % pp != 0)
+		return;
+	memset(ranks, 0, sizeof(ranks));
+	for (size_t i = 0; i < n; i++) {
+		uint32_t end = layer + counts[i];
+		double dense;
+
+		if (end > c->in.model->layers)
+			return;
+		dense = s->dense_before[end] - s->dense_before[layer];
+		ranks[i % pp].layers[TT_KIND_DENSE] += dense;
+		ranks[i % pp].layers[TT_KIND_MOE] += counts[i] - dense;
+		layer = end;
+	}
+	ranks[0].first = 1;
+	ranks[pp - 1].last = 1;
+	for (size_t i = 0; i < pp; i++) {
+		tt_rank r = ranks[i];
+
+		if (p->schedule == MF_DUALPIPE) {
+			/* A DualPipe rank serves stage i for one direction's micro-batches and the mirrored stage for
+			 * the other's. */
+			const tt_rank *mirror = &ranks[pp - 1 - i];
+
+			for (int k = 0; k < TT_KINDS; k++)
+				r.layers[k] = (r.layers[k] + mirror->layers[k]) / 2;
+			r.first = (r.first + mirror->first) / 2;
+			r.last = (r.last + mirror->last) / 2;
+		}
+		add_rank(out, r);
+	}
+}
+
+static const tt_stages *find_stages(const mf_cost *c, const mf_plan *p)
+{
+	mf_train_time *s = c->train_time;
+	uint64_t key[3] = {(uint64_t)p->pp | (uint64_t)p->vpp << 16 | (uint64_t)p->first_layers << 32 |
+	                           (uint64_t)p->last_layers << 48,
+	        (uint64_t)p->stage_layout | (uint64_t)(p->schedule == MF_DUALPIPE) << 16, 0};
+	tt_stages *st;
+
+	if (s->last_stages && memcmp(s->last_stages->key, key, sizeof(s->last_stages->key)) == 0)
+		return s->last_stages;
+	st = memo_find(&s->stages, key)->value;
+	if (!st) {
+		st = memo_add(&s->stages, key, sizeof(*st));
+		if (!st)
+			st = &s->scratch_stages;
+		memcpy(st->key, key, sizeof(st->key));
+		lay_out(c, p, st);
+	}
+	s->last_stages = st;
+	return st;
+}
+
+/* ---- state ---------------------------------------------------------------------------------------------------------
+ */
+
+static mf_dtype linear_dtype(mf_precision p)
+{
+	return p == MF_PREC_BF16 ? MF_BF16 : p == MF_PREC_NVFP4 ? MF_FP4 : MF_FP8;
+}
+
+mf_status mf_train_time_new(mf_cost *c, mf_err *err)
+{
+	const mf_cluster *cl = c->in.cluster;
+	const mf_stack *stack = c->in.stack;
+	const mf_model *m = c->in.model;
+	mf_train_time *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return mf_fail(err, MF_ENOMEM, "out of memory for the training model");
+	c->train_time = s;
+	s->ring_alpha = calloc((size_t)c->world + 1, sizeof(*s->ring_alpha));
+	if (!memo_init(&s->layers, 1024) || !memo_init(&s->stages, 256) || !s->ring_alpha) {
+		mf_train_time_free(s);
+		c->train_time = NULL;
+		return mf_fail(err, MF_ENOMEM, "out of memory for the training model");
+	}
+	for (uint32_t n = 1; n <= c->world; n++)
+		s->ring_alpha[n] = mf_k(c, MF_C_RING_US) * MICRO * (1 + 0.3 * log2(n));
+	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
+		s->dense_before[i + 1] = s->dense_before[i] + (m->moe_layer[i] == 0);
+	/* Without NVLink the node's own fabric is the domain. */
+	s->domain = cl->fabric == MF_FABRIC_PCIE ? cl->gpus_per_node : cl->nvlink_domain;
+	s->link = cl->link_gbps * GIGA;
+	s->nic = cl->nic_gbps * GIGA;
+	s->ring_link = s->link * mf_k(c, MF_C_LINK_RING);
+	s->ring_nic = s->nic * mf_k(c, MF_C_NIC);
+	s->stream = cl->hbm_gbps * GIGA * mf_k(c, MF_C_HBM);
+	s->kernel_tail = mf_k(c, MF_C_KERNEL_TAIL) * MICRO;
+	s->dtype = linear_dtype(c->in.workload->precision);
+	/* The releases that capture graphs on Blackwell are those that cast for all local experts in one kernel. */
+	s->fused_quant = cl->family == MF_BLACKWELL && stack->transformer_engine && stack->graphs != MF_GRAPHS_NONE;
+	s->window_share = m->window ? (double)m->window_layers / m->layers : 0;
+	s->grad_bytes = stack->grad_reduce_bf16 ? 2 : 4;
+	s->gather_bytes = s->dtype == MF_BF16 ? 2 : 1;
+	return MF_OK;
+}
+
+void mf_train_time_free(struct mf_train_time *s)
+{
+	if (!s)
+		return;
+	memo_dispose(&s->layers);
+	memo_dispose(&s->stages);
+	free(s->ring_alpha);
+	free(s);
+}
+
+/* ---- the step ------------------------------------------------------------------------------------------------------
+ */
+
+/* Seconds of one micro-batch on a rank. */
+static inline double rank_time(const tt_layers *l, const tt_rank *r)
+{
+	return r->layers[TT_KIND_DENSE] * l->t[TT_KIND_DENSE] + r->layers[TT_KIND_MOE] * l->t[TT_KIND_MOE] +
+	       r->first * l->embedding + r->last * (l->head + l->mtp);
+}
+
+/* Fill, drain and transfers of the pipeline. */
+static void pipeline(const mf_cost *c, const mf_plan *p, tt_step *st)
+{
+	const mf_train_time *s = c->train_time;
+	const tt_layers *l = st->l;
+	const mf_model *m = c->in.model;
+	double pp = p->pp, dense = s->dense_before[m->layers], moe = m->layers - dense, m_ = st->m;
+
+	st->bubble = st->p2p = 0;
+	if (p->pp == 1)
+		return;
+	if (p->schedule == MF_DUALPIPE) {
+		/* (pp/2 - 1)(F&B + B - 3W), F&B a stage's forward and backward together: DeepSeek-V3 report, table 2.
+		 */
+		double fill =
+		        dense * l->fill[TT_KIND_DENSE] + moe * l->fill[TT_KIND_MOE] + l->embedding + l->head + l->mtp;
+
+		st->bubble = fmax(0, fmax(0, pp / 2 - 1) * fill / pp);
+		st->p2p = l->p2p * (2 * (pp - 1) + 0.3 * m_);
+		return;
+	}
+	st->bubble = (dense * l->t[TT_KIND_DENSE] + moe * l->t[TT_KIND_MOE] + l->embedding + l->head + l->mtp) *
+	             (pp - 1) / (pp * p->vpp);
+	/* Chunked stages send behind compute; 30 % of it stays visible. */
+	st->p2p = p->vpp == 1 ? 2 * l->p2p * (m_ + pp - 1) : l->p2p * (2 * (pp - 1) + 0.3 * m_ * p->vpp);
+}
+
+/* Gradients and parameters between data-parallel ranks, and the optimizer. */
+static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp, uint32_t edp, tt_step *st)
+{
+	const mf_train_time *s = c->train_time;
+	const mf_stack *stack = c->in.stack;
+	const tt_layers *l = st->l;
+	uint32_t n = dp * p->cp, in_d = n < l->domain_dense ? n : l->domain_dense;
+	uint32_t in_e = edp < l->domain_expert ? edp : l->domain_expert;
+	double scatter, gather, shard, gather_bytes = s->gather_bytes;
+	bool sharded =
+	        p->sharding == MF_FSDP ? p->zero_stage >= 1 : p->zero_stage >= 1 || p->sharding == MF_ZERO1_OFFLOAD;
+
+	st->dense = l->params_dense / p->pp;
+	st->experts = l->params_expert / p->pp;
+	if (!sharded)
+		gather_bytes = s->grad_bytes; /* an all-reduce: its second half carries gradients */
+	scatter = tt_ring(s, st->dense * s->grad_bytes, n, in_d) + tt_ring(s, st->experts * s->grad_bytes, edp, in_e);
+	gather = tt_ring(s, st->dense * gather_bytes, n, in_d) + tt_ring(s, st->experts * gather_bytes, edp, in_e);
+	if (p->sharding == MF_FSDP && p->zero_stage >= 2) {
+		/* Gradients are scattered every micro-batch; under stage 3 parameters are gathered for both passes too.
+		 */
+		double each = scatter + (p->zero_stage >= 3 ? 2 * gather : 0);
+		double compute = st->rank_s + (st->bubble + st->p2p) / st->m;
+		double shown = fmax(0, each - mf_k(c, MF_C_HIDE_FSDP) * compute) + mf_k(c, MF_C_FSDP_REST) * each;
+
+		st->dp_comm = st->m * each;
+		st->dp_hidden = st->dp_comm - st->m * fmin(shown, each);
+		if (p->zero_stage == 2)
+			st->dp_comm += gather;
+	} else {
+		/* Backward is two thirds of a micro-batch, forward one; an all-reduce has only the backward to hide
+		 * behind. */
+		double hide = mf_k(c, MF_C_HIDE_DP), rest = mf_k(c, MF_C_DP_REST), back = st->rank_s * 2 / 3,
+		       fwd = st->rank_s / 3;
+
+		if (!sharded) {
+			scatter += gather;
+			gather = 0;
+		}
+		st->dp_comm = scatter + gather;
+		st->dp_hidden = 0;
+		if (stack->overlap_grad_reduce)
+			st->dp_hidden += fmax(0, scatter - fmax(0, scatter - hide * back) - rest * scatter);
+		if (stack->overlap_param_gather)
+			st->dp_hidden += fmax(0, gather - fmax(0, gather - hide * fwd) - rest * gather);
+	}
+	shard = sharded ? st->dense / n + st->experts / edp : st->dense + st->experts;
+	st->optimizer = tt_stream(s, (st->dense + st->experts) * mf_k(c, MF_C_OPT_LOCAL), 20) +
+	                tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
+	st->offload = 0;
+	if (p->sharding == MF_ZERO1_OFFLOAD) {
+		/* Gradient down, parameter up and the states once each way over the host's memory. */
+		const mf_cluster *cl = c->in.cluster;
+
+		st->offload = shard * (16 / (cl->pcie_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_PCIE)) +
+		                              30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST)));
+	}
+}
+
+/*
+ * Measured throughput ratios of whole stacks: a generated kernel's patch, and overlap over an offloaded optimizer. They
+ * touch only plans that take that path, and an unset one leaves the step bit for bit as it is.
+ */
+static double tax(const mf_cost *c, const mf_plan *p)
+{
+	double t = 1;
+
+	if (!c->opts.tax)
+		return t;
+	if (p->kernel && !isnan(mf_k(c, MF_C_TAX_TRAIN)))
+		t *= 1 + mf_k(c, MF_C_TAX_TRAIN);
+	if (p->sharding == MF_ZERO1_OFFLOAD && p->overlap && !isnan(mf_k(c, MF_C_OFFLOAD_OVERLAP)))
+		t *= 1 + mf_k(c, MF_C_OFFLOAD_OVERLAP);
+	return t;
+}
+
+void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+{
+	const mf_workload *w = c->in.workload;
+	uint32_t dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
+	const tt_stages *stages = find_stages(c, p);
+	double comm, hidden, tokens = (double)w->global_batch * w->seq;
+	tt_step st;
+
+	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
+	if (dp == 0 || edp == 0 || stages->n == 0)
+		return;
+	st.l = find_layers(c, p);
+	st.m = (w->global_batch + dp * p->micro_batch - 1) / (dp * p->micro_batch);
+	st.rank_s = NAN;
+	for (uint32_t i = 0; i < stages->n; i++) {
+		double t = rank_time(st.l, &stages->rank[i]);
+
+		if (i == 0 || t > st.rank_s) {
+			st.rank_s = t;
+			st.rank = stages->rank[i];
+		}
+	}
+	st.unhidden = st.rank.layers[TT_KIND_DENSE] * st.l->unhidden[TT_KIND_DENSE] +
+	              st.rank.layers[TT_KIND_MOE] * st.l->unhidden[TT_KIND_MOE];
+	pipeline(c, p, &st);
+	exchange_and_update(c, p, dp, edp, &st);
+	st.fixed = mf_k(c, MF_C_STEP_FIXED) * MILLI;
+	st.step = st.m * st.rank_s + st.unhidden + st.bubble + st.p2p + st.dp_comm - st.dp_hidden + st.optimizer +
+	          st.offload + st.fixed;
+	st.tax = tax(c, p);
+	if (st.tax != 1)
+		st.step *= st.tax;
+
+	out->throughput = tokens / (st.step * c->world);
+	out->step_ms = st.step / MILLI;
+	comm = st.dp_comm + st.p2p;
+	hidden = st.dp_hidden;
+	for (int k = 0; k < TT_KINDS; k++) {
+		comm += st.m * st.rank.layers[k] * st.l->comm[k];
+		hidden += st.rank.layers[k] * (st.m * st.l->comm_hidden[k] - st.l->hidden[k]);
+	}
+	out->hidden_fraction = comm > 0 ? hidden / comm : NAN;
+	out->bubble_fraction = st.bubble / st.step;
+	out->extrapolated = st.l->extrapolated;
+	if (ex)
+		tt_explain(c, p, &st, ex);
+}

@@ -1,0 +1,578 @@
+/*
+ * model.c: models from config.json. A family table says which keys a model_type uses; everything a family does not
+ * state in its file follows the defaults of its Hugging Face class. What the plan space cannot express is refused by
+ * field.
+ */
+#include "plan_internal.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_DIM (1u << 24)
+
+/* ---- families ---------------------------------------------------------------------------------------------------- */
+
+typedef struct family {
+	const char *model_type;
+	const char *experts, *topk, *moe_ffn;  /* keys; NULL in a dense family */
+	const char *shared_count, *shared_ffn; /* shared experts by number, or by total width */
+	const char *dense_ffn;                 /* NULL: no layer is dense */
+	bool mla, qkv_bias, qk_norm, qk_norm_whole, sigmoid, expert_bias, shared_gate, norm_topk, gpt_oss;
+} family;
+
+#define DEEPSEEK(type) .model_type = type, .mla = true, .experts = "n_routed_experts", .topk = "num_experts_per_tok", \
+	.moe_ffn = "moe_intermediate_size", .shared_count = "n_shared_experts", .dense_ffn = "intermediate_size"
+#define DENSE(type) .model_type = type, .dense_ffn = "intermediate_size"
+#define QWEN3_MOE(type) .model_type = type, .experts = "num_experts", .topk = "num_experts_per_tok", \
+	.moe_ffn = "moe_intermediate_size", .dense_ffn = "intermediate_size", .qk_norm = true
+#define LOCAL_EXPERTS(type) .model_type = type, .experts = "num_local_experts", .topk = "num_experts_per_tok", \
+	.moe_ffn = "intermediate_size"
+
+static const family families[] = {
+	{DEEPSEEK("deepseek_v2")},
+	{DEEPSEEK("deepseek_v3"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
+	{DEEPSEEK("kimi_k2"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
+	{DEEPSEEK("glm4_moe_lite"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
+	{.model_type = "glm4_moe", .experts = "n_routed_experts", .topk = "num_experts_per_tok", .moe_ffn = "moe_intermediate_size",
+		.shared_count = "n_shared_experts", .dense_ffn = "intermediate_size", .sigmoid = true, .expert_bias = true,
+		.norm_topk = true},
+	{LOCAL_EXPERTS("mixtral"), .norm_topk = true},
+	{LOCAL_EXPERTS("phimoe"), .norm_topk = true},
+	{LOCAL_EXPERTS("minimax_m2"), .sigmoid = true, .norm_topk = true},
+	{LOCAL_EXPERTS("gpt_oss"), .qkv_bias = true, .norm_topk = true, .gpt_oss = true},
+	{LOCAL_EXPERTS("llama4_text"), .shared_ffn = "intermediate_size", .dense_ffn = "intermediate_size_mlp", .sigmoid = true},
+	{.model_type = "olmoe", .experts = "num_experts", .topk = "num_experts_per_tok", .moe_ffn = "intermediate_size",
+		.qk_norm = true, .qk_norm_whole = true},
+	{.model_type = "qwen2_moe", .experts = "num_experts", .topk = "num_experts_per_tok", .moe_ffn = "moe_intermediate_size",
+		.shared_ffn = "shared_expert_intermediate_size", .dense_ffn = "intermediate_size", .qkv_bias = true,
+		.shared_gate = true},
+	{QWEN3_MOE("qwen3_moe")},
+	{QWEN3_MOE("qwen3_vl_moe_text"), .norm_topk = true},
+	{DENSE("llama")}, {DENSE("mistral")}, {DENSE("qwen2"), .qkv_bias = true}, {DENSE("qwen3"), .qk_norm = true},
+};
+
+static const family *find_family(const char *type)
+{
+	for (size_t i = 0; i < MF_COUNT(families); i++)
+		if (strcmp(families[i].model_type, type) == 0)
+			return &families[i];
+	return NULL;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+struct reader {
+	mf_model *m;
+	const mf_doc *d;
+	const mf_node *root, *text; /* whole file; the part that describes the language model */
+	const family *f;
+	mf_err *err;
+};
+
+static mf_status refuse(const struct reader *r, const mf_node *n, const char *field, const char *why)
+{
+	return mf_fail_at(r->err, MF_EINPUT, r->d->name, n ? n->line : r->text->line, field, "%s", why);
+}
+
+#define TRY(call) do { mf_status try_st = (call); if (try_st < 0) return try_st; } while (0)
+#define GET(key, min, max, out) TRY(mf_get_u32(r->d, r->text, key, min, max, out, r->err))
+#define NEED(key, min, max, out) TRY(mf_need_u32(r->d, r->text, key, min, max, out, r->err))
+#define FLAG(key, out) TRY(mf_get_bool(r->d, r->text, key, out, r->err))
+
+/* Fields whose presence means layers we cannot express. */
+static mf_status refuse_inexpressible(const struct reader *r)
+{
+	static const struct { const char *key, *why; } fields[] = {
+		{"index_topk", "sparse-attention indexer: not expressible as a plan"},
+		{"hybrid_override_pattern", "recurrent (Mamba) layers: not expressible as a plan"},
+		{"hybrid_layer_pattern", "layers of different attention shapes: not expressible as a plan"},
+		{"linear_num_value_heads", "linear-attention layers: not expressible as a plan"},
+		{"linear_attn_config", "linear-attention layers: not expressible as a plan"},
+		{"mamba_d_state", "recurrent (Mamba) layers: not expressible as a plan"},
+		{"ssm_state_size", "recurrent (Mamba) layers: not expressible as a plan"},
+	};
+	const mf_node *types = mf_node_get(r->text, "layer_types"), *t;
+
+	for (size_t i = 0; i < MF_COUNT(fields); i++) {
+		const mf_node *n = mf_node_get(r->text, fields[i].key);
+
+		if (n)
+			return refuse(r, n, fields[i].key, fields[i].why);
+	}
+	for (t = types && types->kind == MF_LIST ? types->first : NULL; t; t = t->next)
+		if (strcmp(t->text, "full_attention") != 0 && strcmp(t->text, "sliding_attention") != 0
+			&& strcmp(t->text, "chunked_attention") != 0)
+			return mf_fail_at(r->err, MF_EINPUT, r->d->name, t->line, "layer_types",
+				"layers of type \"%.40s\" are not expressible as a plan", t->text);
+	return MF_OK;
+}
+
+static mf_status read_attention(struct reader *r)
+{
+	mf_model *m = r->m;
+
+	NEED("num_attention_heads", 1, 4096, &m->heads);
+	m->kv_heads = m->heads;
+	if (r->f->mla) {
+		m->attention = MF_MLA;
+		GET("q_lora_rank", 1, MAX_DIM, &m->q_lora);
+		NEED("kv_lora_rank", 1, MAX_DIM, &m->kv_lora);
+		NEED("qk_nope_head_dim", 1, 4096, &m->qk_nope);
+		NEED("qk_rope_head_dim", 1, 4096, &m->qk_rope);
+		NEED("v_head_dim", 1, 4096, &m->v_dim);
+		m->head_dim = m->qk_nope + m->qk_rope;
+		return MF_OK;
+	}
+	GET("num_key_value_heads", 1, 4096, &m->kv_heads);
+	if (m->heads % m->kv_heads)
+		return refuse(r, mf_node_get(r->text, "num_key_value_heads"), "num_key_value_heads",
+			"does not divide num_attention_heads");
+	if (mf_node_get(r->text, "head_dim"))
+		NEED("head_dim", 1, 4096, &m->head_dim);
+	else if (m->hidden % m->heads)
+		return refuse(r, NULL, "head_dim", "missing, and num_attention_heads does not divide hidden_size");
+	else
+		m->head_dim = m->hidden / m->heads;
+	m->v_dim = m->head_dim;
+	m->qk_norm = r->f->qk_norm;
+	FLAG("use_qk_norm", &m->qk_norm);
+	m->qk_norm_whole = m->qk_norm && r->f->qk_norm_whole;
+	if (m->qk_norm && strcmp(m->model_type, "minimax_m2") == 0)
+		m->qk_norm_whole = true;
+	m->qkv_bias = r->f->qkv_bias;
+	FLAG("attention_bias", &m->qkv_bias);
+	FLAG("qkv_bias", &m->qkv_bias);
+	return MF_OK;
+}
+
+static mf_status read_windows(struct reader *r)
+{
+	const mf_node *types = mf_node_get(r->text, "layer_types"), *t;
+	mf_model *m = r->m;
+	bool used = true;
+
+	GET("sliding_window", 1, 1u << 30, &m->window);
+	FLAG("use_sliding_window", &used);
+	if (!m->window || !used || m->window >= m->max_positions) {
+		m->window = 0;
+		return MF_OK;
+	}
+	for (t = types && types->kind == MF_LIST ? types->first : NULL; t; t = t->next)
+		m->window_layers += strcmp(t->text, "sliding_attention") == 0;
+	if (!types)
+		m->window_layers = r->f->gpt_oss ? m->layers / 2 : m->layers;
+	if (!m->window_layers)
+		m->window = 0;
+	return MF_OK;
+}
+
+/* Which layers are MoE: from the family's step, first-dense or list keys. */
+static mf_status read_moe_layers(struct reader *r)
+{
+	const mf_node *list = mf_node_get(r->text, "mlp_only_layers"), *freq = mf_node_get(r->text, "moe_layer_freq"), *n;
+	mf_model *m = r->m;
+	uint32_t first_dense = 0, step = 1, offset = 0;
+
+	GET("first_k_dense_replace", 0, MF_MAX_LAYERS, &first_dense);
+	GET("decoder_sparse_step", 1, MF_MAX_LAYERS, &step);
+	if (mf_node_get(r->text, "interleave_moe_layer_step"))
+		GET("interleave_moe_layer_step", 1, MF_MAX_LAYERS, &step);
+	if (freq && freq->kind != MF_LIST) {
+		GET("moe_layer_freq", 1, MF_MAX_LAYERS, &step);
+		offset = 1; /* DeepSeek counts layers from 0: every layer whose number the frequency divides */
+	}
+	for (uint32_t i = 0; i < m->layers; i++)
+		m->moe_layer[i] = i >= first_dense && (offset ? i % step == 0 : (i + 1) % step == 0);
+	if (freq && freq->kind == MF_LIST) {
+		uint32_t i = 0;
+
+		if (freq->n_children != m->layers)
+			return refuse(r, freq, "moe_layer_freq", "the list is not as long as num_hidden_layers");
+		for (n = freq->first; n; n = n->next)
+			m->moe_layer[i++] = n->number > 0;
+	}
+	for (n = list && list->kind == MF_LIST ? list->first : NULL; n; n = n->next) {
+		if (!(n->number >= 0 && n->number < m->layers))
+			return mf_fail_at(r->err, MF_EINPUT, r->d->name, n->line, "mlp_only_layers", "%.20s is no layer", n->text);
+		m->moe_layer[(uint32_t)n->number] = 0;
+	}
+	for (uint32_t i = 0; i < m->layers; i++)
+		m->moe_layers += m->moe_layer[i];
+	return MF_OK;
+}
+
+static mf_status read_router(struct reader *r)
+{
+	char method[32] = "", score[32] = "";
+	mf_model *m = r->m;
+
+	m->sigmoid_router = r->f->sigmoid;
+	m->expert_bias = r->f->expert_bias;
+	m->norm_topk = r->f->norm_topk;
+	m->shared_gate = m->shared_ffn && r->f->shared_gate;
+	FLAG("norm_topk_prob", &m->norm_topk);
+	FLAG("use_routing_bias", &m->expert_bias);
+	TRY(mf_get_string(r->d, r->text, "scoring_func", score, sizeof score, r->err));
+	TRY(mf_get_string(r->d, r->text, "topk_method", method, sizeof method, r->err));
+	TRY(mf_get_double(r->d, r->text, "routed_scaling_factor", 0, 1e6, &m->routed_scaling, r->err));
+	if (*score)
+		m->sigmoid_router = strcmp(score, "sigmoid") == 0;
+	if (*method)
+		m->expert_bias = strcmp(method, "noaux_tc") == 0;
+	GET("n_group", 1, 1024, &m->expert_groups);
+	GET("topk_group", 1, 1024, &m->expert_group_topk);
+	if (m->expert_groups <= 1 || strcmp(method, "greedy") == 0)
+		m->expert_groups = m->expert_group_topk = 0;
+	if (m->expert_groups && (m->experts % m->expert_groups || m->expert_group_topk > m->expert_groups || !m->expert_group_topk))
+		return refuse(r, mf_node_get(r->text, "n_group"), "n_group", "does not divide the experts, or topk_group exceeds it");
+	return MF_OK;
+}
+
+static mf_status read_experts(struct reader *r)
+{
+	const family *f = r->f;
+	mf_model *m = r->m;
+	uint32_t shared = 0;
+	const char *topk = f->topk;
+
+	m->routed_scaling = 1;
+	if (f->experts && (mf_node_get(r->text, f->experts) || !f->dense_ffn)) {
+		NEED(f->experts, 1, 65535, &m->experts);
+		if (f->gpt_oss && !mf_node_get(r->text, topk))
+			topk = "experts_per_token";
+		NEED(topk, 1, m->experts, &m->topk);
+		NEED(f->moe_ffn, 1, MAX_DIM, &m->moe_ffn);
+		if (f->shared_count)
+			GET(f->shared_count, 0, 1024, &shared);
+		m->shared_ffn = shared * m->moe_ffn;
+		if (f->shared_ffn)
+			GET(f->shared_ffn, 0, MAX_DIM, &m->shared_ffn);
+		TRY(read_moe_layers(r));
+		TRY(read_router(r));
+	} else if (f->experts) {
+		return refuse(r, NULL, f->experts, "missing");
+	}
+	if (m->moe_layers < m->layers) {
+		if (!f->dense_ffn)
+			return refuse(r, NULL, "num_hidden_layers", "dense layers in a family that has none");
+		NEED(f->dense_ffn, 1, MAX_DIM, &m->ffn);
+	}
+	return MF_OK;
+}
+
+static mf_status read_rope(struct reader *r)
+{
+	const mf_node *scaling = mf_node_get(r->text, "rope_scaling"), *n;
+	char type[32] = "";
+	mf_model *m = r->m;
+
+	m->rope_theta = 10000;
+	m->rope_scaling_factor = 1;
+	if (!scaling)
+		scaling = mf_node_get(r->text, "rope_parameters");
+	TRY(mf_get_double(r->d, r->text, "rope_theta", 1, 1e12, &m->rope_theta, r->err));
+	if (!scaling)
+		return MF_OK;
+	if (scaling->kind != MF_MAP)
+		return refuse(r, scaling, scaling->key, "should be a group of fields");
+	n = mf_node_get(scaling, "rope_type");
+	if (!n)
+		n = mf_node_get(scaling, "type");
+	if (n && strlen(n->text) < sizeof type)
+		strcpy(type, n->text);
+	TRY(mf_get_double(r->d, scaling, "rope_theta", 1, 1e12, &m->rope_theta, r->err));
+	TRY(mf_get_double(r->d, scaling, "factor", 0, 1e6, &m->rope_scaling_factor, r->err));
+	TRY(mf_get_u32(r->d, scaling, "original_max_position_embeddings", 1, 1u << 30, &m->rope_original_positions, r->err));
+	m->yarn = strcmp(type, "yarn") == 0;
+	if (m->yarn) {
+		TRY(mf_get_double(r->d, scaling, "mscale", 0, 1e6, &m->yarn_mscale, r->err));
+		TRY(mf_get_double(r->d, scaling, "mscale_all_dim", 0, 1e6, &m->yarn_mscale_all_dim, r->err));
+	}
+	return MF_OK;
+}
+
+static mf_status read_quant(struct reader *r)
+{
+	const mf_node *q = mf_node_get(r->root, "quantization_config"), *block, *n;
+	char method[48] = "", algo[32] = "";
+	mf_model *m = r->m;
+
+	if (!q)
+		q = mf_node_get(r->text, "quantization_config");
+	if (!q)
+		return MF_OK;
+	TRY(mf_get_string(r->d, q, "quant_method", method, sizeof method, r->err));
+	TRY(mf_get_string(r->d, q, "quant_algo", algo, sizeof algo, r->err));
+	block = mf_node_get(q, "weight_block_size");
+	if (strcmp(method, "fp8") == 0) {
+		m->quant = block ? MF_QUANT_FP8_BLOCK : MF_QUANT_FP8;
+		if (block && (block->kind != MF_LIST || block->n_children != 2 || !(block->first->number >= 1)
+				     || !(block->first->next->number >= 1) || block->first->number > 65536
+				     || block->first->next->number > 65536))
+			return refuse(r, block, "weight_block_size", "should be two block sizes");
+		if (block) {
+			m->quant_block_n = (uint32_t)block->first->number;
+			m->quant_block_k = (uint32_t)block->first->next->number;
+		}
+	} else if (strncmp(method, "modelopt", 8) == 0) {
+		m->quant = strstr(algo, "FP4") ? MF_QUANT_NVFP4 : MF_QUANT_FP8;
+	} else if (strcmp(method, "mxfp4") == 0) {
+		m->quant = MF_QUANT_MXFP4;
+	} else if (strcmp(method, "awq") == 0 || strncmp(method, "gptq", 4) == 0 || strcmp(method, "auto-round") == 0) {
+		m->quant = MF_QUANT_INT4;
+	} else if (strcmp(method, "compressed-tensors") == 0) {
+		const mf_node *group = mf_node_get(q, "config_groups"), *w = group ? group->first : NULL;
+
+		w = mf_node_get(w, "weights");
+		n = mf_node_get(w, "num_bits");
+		m->quant = n && n->number == 4 ? MF_QUANT_INT4 : MF_QUANT_FP8;
+		n = mf_node_get(w, "type");
+		if (n && strcmp(n->text, "int") == 0 && m->quant == MF_QUANT_FP8)
+			m->quant = MF_QUANT_INT8;
+	} else {
+		return refuse(r, mf_node_get(q, "quant_method"), "quantization_config.quant_method", "unknown quantization method");
+	}
+	return MF_OK;
+}
+
+static mf_status read_shape(struct reader *r)
+{
+	mf_model *m = r->m;
+
+	TRY(refuse_inexpressible(r));
+	NEED("num_hidden_layers", 1, MF_MAX_LAYERS, &m->layers);
+	NEED("hidden_size", 1, MAX_DIM, &m->hidden);
+	NEED("vocab_size", 1, MAX_DIM, &m->vocab);
+	NEED("max_position_embeddings", 1, 1u << 30, &m->max_positions);
+	TRY(read_attention(r));
+	TRY(read_experts(r));
+	TRY(read_windows(r));
+	TRY(read_rope(r));
+	TRY(read_quant(r));
+	m->gated = true;
+	m->norm_eps = 1e-6;
+	TRY(mf_get_double(r->d, r->text, "rms_norm_eps", 0, 1, &m->norm_eps, r->err));
+	FLAG("tie_word_embeddings", &m->tied_embeddings);
+	GET("num_nextn_predict_layers", 0, 16, &m->mtp_layers);
+	if (strcmp(m->model_type, "minimax_m2") == 0)
+		GET("num_mtp_modules", 0, 16, &m->mtp_layers);
+	if (r->f->gpt_oss)
+		m->linear_bias = m->mlp_bias = m->attention_sinks = m->clamped_glu = true;
+	if (strcmp(m->model_type, "phimoe") == 0)
+		m->linear_bias = m->qkv_bias;
+	return MF_OK;
+}
+
+/* "config.json" says nothing; the folder above it does. */
+static void short_name(const char *doc_name, char *out, size_t size)
+{
+	const char *slash = strrchr(doc_name, '/');
+	char copy[512];
+
+	if (slash && strcmp(slash, "/config.json") == 0 && (size_t)(slash - doc_name) < sizeof copy && slash != doc_name) {
+		snprintf(copy, sizeof copy, "%.*s", (int)(slash - doc_name), doc_name);
+		slash = strrchr(copy, '/');
+		snprintf(out, size, "%.*s", (int)size - 1, slash ? slash + 1 : copy);
+		return;
+	}
+	mf_input_name(doc_name, out, size);
+}
+
+mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err)
+{
+	static const char *const wrappers[] = {"text_config", "llm_config", "language_config", "thinker_config"};
+	struct reader r = {out, doc, doc->root, doc->root, NULL, err};
+	const mf_node *type, *arch;
+	const char *names[MF_COUNT(families) + 1], *near;
+
+	memset(out, 0, sizeof *out);
+	if (doc->root->kind != MF_MAP)
+		return mf_fail_at(err, MF_EINPUT, doc->name, doc->root->line, NULL, "not a model: expected a group of fields");
+	for (size_t i = 0; i < MF_COUNT(wrappers); i++) {
+		const mf_node *inner = mf_node_get(doc->root, wrappers[i]);
+
+		if (inner && inner->kind == MF_MAP) {
+			r.text = inner;
+			break;
+		}
+	}
+	type = mf_node_get(r.text, "model_type");
+	if (!type)
+		type = mf_node_get(doc->root, "model_type");
+	if (!type || type->kind != MF_STRING)
+		return refuse(&r, type, "model_type", type ? "should be a text" : "missing");
+	r.f = find_family(type->text);
+	if (!r.f) {
+		/* A known obstacle says more than an unknown name. */
+		TRY(refuse_inexpressible(&r));
+		for (size_t i = 0; i < MF_COUNT(families); i++)
+			names[i] = families[i].model_type;
+		names[MF_COUNT(families)] = NULL;
+		near = mf_nearest(type->text, names);
+		return mf_fail_at(err, MF_EINPUT, doc->name, type->line, "model_type", "\"%.40s\" is not a known family%s%s%s",
+			type->text, near ? " (nearest: " : "", near ? near : "", near ? ")" : "");
+	}
+	snprintf(out->model_type, sizeof out->model_type, "%s", r.f->model_type);
+	arch = mf_node_get(doc->root, "architectures");
+	if (arch && arch->kind == MF_LIST && arch->first)
+		snprintf(out->architecture, sizeof out->architecture, "%.63s", arch->first->text);
+	short_name(doc->name, out->name, sizeof out->name);
+	return read_shape(&r);
+}
+
+/* ---- finding ------------------------------------------------------------------------------------------------------- */
+
+/* Path of a cached hub model's config.json; false when it is not there. */
+static bool hub_path(char *out, size_t size, const char *name)
+{
+	const char *hub = getenv("HF_HOME"), *home = getenv("HOME"), *slash = strchr(name, '/');
+	char folder[1024];
+	struct dirent *e;
+	bool found = false;
+	DIR *dir;
+	int n;
+
+	if (!slash || strchr(slash + 1, '/') || slash == name || !slash[1])
+		return false;
+	if (hub && *hub)
+		n = snprintf(folder, sizeof folder, "%s/hub/models--%.*s--%s/snapshots", hub, (int)(slash - name), name, slash + 1);
+	else
+		n = snprintf(folder, sizeof folder, "%s/.cache/huggingface/hub/models--%.*s--%s/snapshots", home ? home : "",
+			(int)(slash - name), name, slash + 1);
+	if (n < 0 || (size_t)n >= sizeof folder || !(dir = opendir(folder)))
+		return false;
+	while (!found && (e = readdir(dir))) {
+		if (e->d_name[0] == '.')
+			continue;
+		n = snprintf(out, size, "%s/%s/config.json", folder, e->d_name);
+		found = n > 0 && (size_t)n < size && access(out, R_OK) == 0;
+	}
+	closedir(dir);
+	return found;
+}
+
+static mf_status load_path(mf_model *out, const char *path, mf_err *err)
+{
+	const char *slash = strrchr(path, '/');
+	mf_doc d;
+	mf_status st = mf_doc_read_file(&d, path, err);
+
+	if (st < 0)
+		return st;
+	st = mf_model_from_doc(out, &d, err);
+	mf_doc_dispose(&d);
+	if (st == MF_OK)
+		snprintf(out->path, sizeof out->path, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+	return st;
+}
+
+mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)
+{
+	char path[1200];
+	struct stat sb;
+	mf_doc d;
+	mf_status st;
+
+	if (stat(name, &sb) == 0 && S_ISDIR(sb.st_mode)) {
+		snprintf(path, sizeof path, "%.1100s/config.json", name);
+		return load_path(out, path, err);
+	}
+	if (strchr(name, '/') && access(name, F_OK) != 0 && hub_path(path, sizeof path, name)) {
+		st = load_path(out, path, err);
+		if (st == MF_OK)
+			snprintf(out->name, sizeof out->name, "%.95s", name);
+		return st;
+	}
+	if (mf_is_path(name))
+		return load_path(out, name, err);
+	st = mf_builtin_open(&d, "models", name, err);
+	if (st < 0)
+		return st;
+	st = mf_model_from_doc(out, &d, err);
+	if (st == MF_OK)
+		snprintf(out->name, sizeof out->name, "%.95s", name);
+	mf_doc_dispose(&d);
+	return st;
+}
+
+/* ---- counting ------------------------------------------------------------------------------------------------------ */
+
+uint64_t mf_model_expert_params(const mf_model *m)
+{
+	return (uint64_t)(m->gated ? 3 : 2) * m->hidden * m->moe_ffn;
+}
+
+static uint64_t attention_params(const mf_model *m)
+{
+	uint64_t h = m->hidden, a = m->heads;
+
+	if (m->attention == MF_MLA) {
+		uint64_t qd = m->qk_nope + m->qk_rope;
+		uint64_t q = m->q_lora ? h * m->q_lora + m->q_lora * a * qd : h * a * qd;
+
+		return q + h * (m->kv_lora + m->qk_rope) + (uint64_t)m->kv_lora * a * (m->qk_nope + m->v_dim) + a * m->v_dim * h;
+	}
+	return h * m->head_dim * (2 * a + 2 * (uint64_t)m->kv_heads);
+}
+
+/* Norm weights of one layer: two of the hidden size, and those inside the attention. */
+static uint64_t norm_params(const mf_model *m)
+{
+	uint64_t n = 2 * (uint64_t)m->hidden;
+
+	if (m->attention == MF_MLA)
+		return n + m->q_lora + m->kv_lora;
+	if (m->qk_norm_whole)
+		return n + (uint64_t)(m->heads + m->kv_heads) * m->head_dim;
+	return n + (m->qk_norm ? 2 * (uint64_t)m->head_dim : 0);
+}
+
+static uint64_t attention_biases(const mf_model *m)
+{
+	uint64_t n = m->qkv_bias || m->linear_bias ? (uint64_t)(m->heads + 2 * m->kv_heads) * m->head_dim : 0;
+
+	return n + (m->linear_bias ? m->hidden : 0) + (m->attention_sinks ? m->heads : 0);
+}
+
+static uint64_t moe_biases(const mf_model *m)
+{
+	uint64_t n = m->expert_bias ? m->experts : 0;
+
+	if (m->mlp_bias)
+		n += m->experts + (uint64_t)m->experts * ((m->gated ? 2 : 1) * (uint64_t)m->moe_ffn + m->hidden);
+	return n;
+}
+
+void mf_model_count(const mf_model *m, mf_param_count *out)
+{
+	uint64_t h = m->hidden, layers = m->layers, moe = m->moe_layers, up = m->gated ? 3 : 2;
+	uint64_t experts = (uint64_t)m->experts * mf_model_expert_params(m);
+	uint64_t shared = up * h * m->shared_ffn + (m->shared_gate ? h : 0);
+
+	memset(out, 0, sizeof *out);
+	out->embedding = (uint64_t)m->vocab * h;
+	out->head = m->tied_embeddings ? 0 : out->embedding;
+	out->attention = layers * attention_params(m);
+	out->dense_ffn = (layers - moe) * up * h * m->ffn;
+	out->router = moe * m->experts * h;
+	out->shared_experts = moe * shared;
+	out->routed_experts = moe * experts;
+	out->norms = layers * norm_params(m) + h;
+	out->biases = layers * attention_biases(m) + moe * moe_biases(m);
+	out->total = out->embedding + out->head + out->attention + out->dense_ffn + out->router + out->shared_experts
+		+ out->routed_experts + out->norms + out->biases;
+	out->active = out->total;
+	if (m->experts)
+		out->active -= moe * (uint64_t)(m->experts - m->topk) * mf_model_expert_params(m);
+	/* An MTP layer: one more layer of the last kind, a 2h x h projection, three norms. */
+	if (m->mtp_layers) {
+		bool last_moe = layers && m->moe_layer[layers - 1];
+		uint64_t ffn = last_moe ? experts + shared + m->experts * h + moe_biases(m) : up * h * m->ffn;
+
+		out->mtp = m->mtp_layers * (attention_params(m) + norm_params(m) + attention_biases(m) + ffn + 2 * h * h + 3 * h);
+	}
+}
