@@ -61,10 +61,10 @@ typedef struct mf_detail {
 } mf_detail;
 
 /** Evaluators for the detail pane, the export and the copy; owned by the UI thread. */
-typedef struct mf_bench {
+typedef struct mf_evaluators {
 	mf_cost *cost;
 	mf_emitter *emitter;
-} mf_bench;
+} mf_evaluators;
 
 typedef struct mf_app {
 	/* inputs: copies, so that the model and the cluster can be exchanged */
@@ -75,7 +75,7 @@ typedef struct mf_app {
 	mf_search_opts search;    /* space, cost, threads; search.constraint is not used: plans are always judged */
 	mf_phase phase;
 	uint32_t world;
-	mf_bench bench;
+	mf_evaluators eval;
 	unsigned generation;      /* of rows and constants: detail and marks notice a change */
 
 	/* assumptions */
@@ -107,7 +107,10 @@ typedef struct mf_app {
 	bool ascii, mouse, hide_times;
 	size_t cursor, top;       /* index into view */
 	bool pinned;              /* the user moved: keep to the plan, not the place */
-	mf_plan selected;         /* plan under the cursor when pinned */
+	mf_plan selected;         /* plan under the cursor when pinned, */
+	uint32_t selected_row;    /* its row, */
+	unsigned selected_rows_id; /* and the rows it was one of */
+	unsigned rows_id;         /* which rows these are: row numbers mean the same while it stays */
 	mf_focus focus;
 	mf_tab tab;
 	bool detail_open, detail_asked; /* asked: the user decided, not the window size */
@@ -128,6 +131,7 @@ typedef struct mf_app {
 	bool message_is_error;
 
 	/* arguments of effects */
+	mf_theme look;            /* the theme in force */
 	char theme[256], wanted[MF_PROMPT_MAX]; /* wanted: file, overlay, model or cluster */
 	bool export_replace;
 } mf_app;
@@ -204,6 +208,8 @@ int mf_worker_fd(const mf_worker *w);
 void mf_worker_search(mf_worker *w, mf_app *a);
 /** Cancels a search; true when none is running any more (inputs may be exchanged). */
 bool mf_worker_stop(mf_worker *w);
+/** Drops all rows, before inputs are exchanged; false while a thread still reads them: try again after the next take. */
+bool mf_worker_clear(mf_worker *w, mf_app *a);
 /** Wants rows ordered and filtered as the app's state says. */
 void mf_worker_arrange(mf_worker *w, mf_app *a);
 /** Moves what came in into the app; returns effects. */

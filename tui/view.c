@@ -1,0 +1,609 @@
+/* view.c: what the model looks like. Layout is a function of the size and whether the detail pane is open. */
+#include "tui_app.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- layout ---- */
+
+bool mf_layout_detail_default(int w, int h)
+{
+	return h >= 22 || w >= 120;
+}
+
+void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
+{
+	memset(l, 0, sizeof(*l));
+	if (w < MF_MIN_W || h < MF_MIN_H) {
+		l->too_small = true;
+		return;
+	}
+	int header = h >= 20 ? 3 : 2, status = 2;
+	l->header = (mf_rect){0, 0, w, header};
+	l->status = (mf_rect){0, h - status, w, status};
+	int top = header, room = h - header - status;
+	if (!detail_open) {
+		l->heading = (mf_rect){0, top, w, 1};
+		l->table = (mf_rect){0, top + 1, w, room - 1};
+		return;
+	}
+	if (w >= 130) {
+		l->beside = true;
+		int right = w * 2 / 5, left;
+		right = right > 90 ? 90 : right;
+		left = w - right - 1;
+		l->heading = (mf_rect){0, top, left, 1};
+		l->table = (mf_rect){0, top + 1, left, room - 1};
+		l->rule = (mf_rect){left, top, 1, room};
+		l->tabs = (mf_rect){left + 1, top, right, 1};
+		l->detail = (mf_rect){left + 1, top + 1, right, room - 1};
+		return;
+	}
+	/* Below: at least three rows of plans stay in sight. */
+	int detail = (room - 2) / 2;
+	detail = detail > room - 5 ? room - 5 : detail;
+	l->heading = (mf_rect){0, top, w, 1};
+	l->table = (mf_rect){0, top + 1, w, room - detail - 2};
+	l->tabs = (mf_rect){0, top + room - detail - 1, w, 1};
+	l->detail = (mf_rect){0, top + room - detail, w, detail};
+}
+
+/* ---- columns ---- */
+
+enum column_id { COL_RANK, COL_PLAN, COL_TPUT, COL_STEP, COL_TTFT, COL_TPOT, COL_MEM, COL_BAR, COL_HIDDEN, COL_BUBBLE,
+	COL_VERDICT, COL_COUNT };
+
+/* Every column: its heading, width, phases it is for, how early it goes when room is short (0: never), its sort key. */
+static const struct column {
+	const char *title;
+	int width;               /* 0: what is left */
+	unsigned phases;
+	int goes;
+	int sort;
+	bool right;
+} columns[COL_COUNT] = {
+	[COL_RANK] = {"#", 7, 3, 0, -1, true},
+	[COL_PLAN] = {"plan", 0, 3, 0, -1, false},
+	[COL_TPUT] = {"tok/s/GPU", 10, 3, 0, MF_SORT_THROUGHPUT, true},
+	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 3, MF_SORT_STEP, true},
+	[COL_TTFT] = {"TTFT ms", 8, 1u << MF_SERVE, 3, MF_SORT_TTFT, true},
+	[COL_TPOT] = {"TPOT ms", 8, 1u << MF_SERVE, 2, MF_SORT_TPOT, true},
+	[COL_MEM] = {"mem GB", 7, 3, 0, MF_SORT_MEMORY, true},
+	[COL_BAR] = {"of budget", 10, 3, 6, -1, false},
+	[COL_HIDDEN] = {"hid%", 5, 3, 4, MF_SORT_HIDDEN, true},
+	[COL_BUBBLE] = {"bub%", 5, 1u << MF_TRAIN, 5, MF_SORT_BUBBLE, true},
+	[COL_VERDICT] = {"verdict", 11, 3, 0, -1, false},
+};
+
+#define PLAN_LEAST 22
+#define GUTTER 2
+
+struct placed { int x, w; };
+
+static int rank_width(const mf_app *a)
+{
+	int digits = 1;
+	for (size_t n = a->n_rows; n >= 10; n /= 10)
+		digits++;
+	return digits < 3 ? 3 : digits;
+}
+
+/* Places columns in `width`; absent ones get w 0. */
+static void place_columns(const mf_app *a, int width, struct placed out[COL_COUNT])
+{
+	int cut = 99;
+	/* The plan text wants about 40 columns before the optional columns cost it more. */
+	for (int want = 40;; want = PLAN_LEAST) {
+		for (cut = 99; cut >= 1; cut--) {
+			int used = GUTTER;
+			for (int i = 0; i < COL_COUNT; i++) {
+				if (!(columns[i].phases & 1u << a->phase) || (columns[i].goes && columns[i].goes >= cut))
+					continue;
+				used += 1 + (i == COL_PLAN ? want : i == COL_RANK ? rank_width(a) : columns[i].width);
+			}
+			if (used <= width)
+				break;
+		}
+		if (cut >= 4 || want == PLAN_LEAST)
+			break;
+	}
+	int used = GUTTER;
+	for (int i = 0; i < COL_COUNT; i++) {
+		bool on = (columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut);
+		out[i].w = !on ? 0 : i == COL_PLAN ? 0 : i == COL_RANK ? rank_width(a) : columns[i].width;
+		used += on ? 1 + out[i].w : 0;
+	}
+	out[COL_PLAN].w = width - used > 8 ? width - used + 0 : 8;
+	int x = GUTTER;
+	for (int i = 0; i < COL_COUNT; i++) {
+		if (out[i].w == 0)
+			continue;
+		out[i].x = x;
+		x += out[i].w + 1;
+	}
+}
+
+int mf_view_heading_key(const mf_app *a, int x)
+{
+	mf_layout l;
+	struct placed at[COL_COUNT];
+	mf_layout_make(&l, a->w, a->h, a->detail_open);
+	place_columns(a, l.table.w, at);
+	for (int i = 0; i < COL_COUNT; i++)
+		if (at[i].w > 0 && x >= at[i].x && x < at[i].x + at[i].w)
+			return columns[i].sort;
+	return -1;
+}
+
+static void draw_heading(const mf_app *a, mf_cells *s, mf_rect r, const struct placed at[COL_COUNT])
+{
+	mf_cells_fill(s, r, MF_ROLE_TITLE, ' ');
+	for (int i = 0; i < COL_COUNT; i++) {
+		char text[48];
+		if (at[i].w == 0)
+			continue;
+		bool sorted = columns[i].sort >= 0 && (mf_sort_key)columns[i].sort == a->sort;
+		snprintf(text, sizeof(text), "%s%s", columns[i].title,
+			sorted ? mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii) : "");
+		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
+		if (columns[i].right)
+			mf_cells_right(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
+		else
+			mf_cells_text(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
+	}
+}
+
+static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int column, char *out, size_t size)
+{
+	double v = NAN;
+	int digits = 1;
+	switch (column) {
+	case COL_RANK:
+		if (a->rank_of)
+			snprintf(out, size, "%u", a->rank_of[index] + 1);
+		return;
+	case COL_PLAN: {
+		char plan[MF_PLAN_TEXT_MAX];
+		mf_plan_format(&row->plan, a->in.intern, plan);
+		snprintf(out, size, "%s", plan);
+		return;
+	}
+	case COL_TPUT:
+		v = a->tax ? row->throughput : row->untaxed;
+		mf_format_number(out, size, v, v < 1000 ? 1 : 0);
+		if (row->extrapolated && strlen(out) + 1 < size) {
+			memmove(out + 1, out, strlen(out) + 1);
+			out[0] = '~';
+		}
+		return;
+	case COL_STEP: v = row->step_ms; break;
+	case COL_TTFT: v = row->ttft_ms; break;
+	case COL_TPOT: v = row->tpot_ms; digits = 2; break;
+	case COL_MEM: v = row->memory_gb; break;
+	case COL_HIDDEN: v = 100.0 * row->hidden; digits = 0; break;
+	case COL_BUBBLE: v = 100.0 * row->bubble; digits = 0; break;
+	case COL_VERDICT:
+		if (!a->constraint)
+			snprintf(out, size, "not asked");
+		else if (row->rule != MF_RULE_NONE)
+			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii), mf_rule_get(row->rule)->boundary);
+		else
+			snprintf(out, size, row->probe ? "probe" : "buildable");
+		return;
+	default: return;
+	}
+	if (v >= 100000)
+		digits = 0;
+	mf_format_number(out, size, v, digits);
+}
+
+static bool is_marked(const mf_app *a, const mf_plan *p)
+{
+	for (int i = 0; i < a->n_marks; i++)
+		if (memcmp(&a->marks[i], p, sizeof(*p)) == 0)
+			return true;
+	return false;
+}
+
+static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t position, const struct placed at[COL_COUNT])
+{
+	uint32_t index = a->view[position];
+	const mf_row *row = &a->rows[index];
+	bool refused = a->constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
+	mf_role base = cursor ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED) : refused ? MF_ROLE_REJECTED : MF_ROLE_TEXT;
+
+	mf_cells_fill(s, (mf_rect){r.x, y, r.w, 1}, base, ' ');
+	if (cursor)
+		mf_cells_text(s, r.x, y, 1, base, mf_glyph_text(MF_G_CURSOR, s->ascii));
+	if (is_marked(a, &row->plan))
+		mf_cells_text(s, r.x + 1, y, 1, cursor ? base : MF_ROLE_MARK, mf_glyph_text(MF_G_MARK, s->ascii));
+	for (int i = 0; i < COL_COUNT; i++) {
+		char text[MF_PLAN_TEXT_MAX] = "";
+		if (at[i].w == 0 || at[i].x >= r.w)
+			continue;
+		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
+		if (i == COL_BAR) {
+			double share = row->memory_gb * MF_GB / a->budget_bytes;
+			if (isnan(share))
+				continue;
+			int full = (int)lround((share > 1 ? 1 : share) * w);
+			for (int k = 0; k < w; k++) {
+				mf_glyph g = share > 1 && k == w - 1 ? MF_G_OVER : k < full ? MF_G_BAR1 : MF_G_EMPTY;
+				mf_role role = cursor || refused ? base : k < full ? MF_ROLE_BAR1 : MF_ROLE_DIM;
+				mf_cells_text(s, r.x + at[i].x + k, y, 1, role, mf_glyph_text(g, s->ascii));
+			}
+			continue;
+		}
+		cell_text(a, row, index, i, text, sizeof(text));
+		mf_role role = base;
+		if (i == COL_VERDICT && !cursor && a->constraint && !refused)
+			role = row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE;
+		if (columns[i].right)
+			mf_cells_right(s, r.x + at[i].x, y, w, role, text);
+		else
+			mf_cells_text(s, r.x + at[i].x, y, w, role, text);
+	}
+}
+
+static void draw_table(mf_app *a, mf_cells *s, const mf_layout *l)
+{
+	struct placed at[COL_COUNT];
+	mf_rect r = l->table;
+
+	place_columns(a, r.w, at);
+	draw_heading(a, s, l->heading, at);
+	for (int i = 0; i < r.h; i++) {
+		size_t position = a->top + (size_t)i;
+		if (position >= a->n_view)
+			break;
+		draw_row(a, s, r, r.y + i, position, at);
+	}
+	if (a->n_view == 0)
+		mf_cells_text(s, r.x + GUTTER, r.y, r.w - GUTTER, MF_ROLE_DIM, a->searching || a->arranging ? "searching" :
+			a->n_rows > 0 ? "no plan matches; Esc clears the filter, o shows all" : "no plans");
+}
+
+/* ---- header ---- */
+
+/* Words from left to right while they fit, two blanks between. */
+static void chips(mf_cells *s, int y, int w, mf_role first, mf_role rest, const char *const *words, int n)
+{
+	int x = 1;
+	for (int i = 0; i < n; i++) {
+		int width = mf_text_width(words[i], s->ascii);
+		if (width == 0)
+			continue;
+		if (x + width > w - 1 && x > 1)
+			return;
+		x += mf_cells_text(s, x, y, w - x - 1, i == 0 ? first : rest, words[i]) + 2;
+	}
+}
+
+static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
+{
+	char counts[256], best[MF_PLAN_TEXT_MAX + 80] = "", filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32], took[48] = "";
+	const char *model = strrchr(a->model.name, '/');
+	const mf_stack *stack = a->in.stack;
+
+	snprintf(text[0], sizeof(text[0]), "moefs");
+	snprintf(text[1], sizeof(text[1]), "%s", model && model[1] ? model + 1 : a->model.name);
+	snprintf(text[2], sizeof(text[2]), "%s", mf_choice_name(mf_phase_choices, (int)a->phase));
+	snprintf(text[3], sizeof(text[3]), "%s", a->cluster.name);
+	snprintf(text[4], sizeof(text[4]), "%s", mf_choice_name(mf_toolchain_choices, (int)stack->toolchain));
+	snprintf(text[5], sizeof(text[5]), "%s space", mf_choice_name(mf_space_choices, (int)a->search.space));
+	snprintf(text[6], sizeof(text[6]), "%s ledger", mf_choice_name(mf_ledger_choices, (int)a->search.cost.ledger));
+	snprintf(text[7], sizeof(text[7]), "%s", a->in.workload->name);
+	const char *top[] = {text[0], text[1], text[2], text[3], text[4], text[6], text[5], text[7]};
+	chips(s, r.y, r.w, MF_ROLE_ACCENT, MF_ROLE_HEADER, top, 8);
+
+	mf_format_count(n[0], sizeof(n[0]), a->searching && a->counts.scored == 0 ? a->arrived : a->counts.scored);
+	mf_format_count(n[1], sizeof(n[1]), a->counts.scored - a->counts.rejected_emit - a->counts.rejected_memory);
+	mf_format_count(n[2], sizeof(n[2]), a->counts.rejected_emit);
+	mf_format_count(n[3], sizeof(n[3]), a->counts.rejected_memory);
+	if (a->searching)
+		snprintf(took, sizeof(took), "searching");
+	else if (!a->hide_times)
+		snprintf(took, sizeof(took), "%.0f ms", a->timing.total_ms);
+	if (a->counts.scored == 0)
+		snprintf(counts, sizeof(counts), "%s plans", n[0]);
+	else
+		snprintf(counts, sizeof(counts), "%s plans: %s buildable, %s refused by the emitter, %s by memory", n[0], n[1], n[2],
+			n[3]);
+	if (a->best != MF_NO_ROW && a->best < a->n_rows) {
+		const mf_row *row = &a->rows[a->best];
+		char plan[MF_PLAN_TEXT_MAX], number[32];
+		mf_plan_format(&row->plan, a->in.intern, plan);
+		mf_format_number(number, sizeof(number), a->tax ? row->throughput : row->untaxed, 0);
+		snprintf(best, sizeof(best), "best %s%s: %s tok/s/GPU", a->constraint ? "buildable " : "", plan, number);
+	}
+	if (a->filter[0]) {
+		char shown[32];
+		mf_format_count(shown, sizeof(shown), a->n_view);
+		snprintf(filter, sizeof(filter), "/%s  (%s of %s)", a->filter, shown, n[0]);
+	}
+	snprintf(text[0], sizeof(text[0]), "constraint %s", a->constraint ? "on" : "off");
+	snprintf(text[1], sizeof(text[1]), "tax %s", a->tax ? "on" : "off");
+	const char *base = strrchr(a->overlay, '/');
+	snprintf(text[2], sizeof(text[2]), "overlay %.60s", a->overlay[0] ? (base ? base + 1 : a->overlay) : "none");
+	snprintf(text[3], sizeof(text[3]), "show %s", mf_choice_name(mf_show_choices, (int)a->show));
+	snprintf(text[4], sizeof(text[4]), "sort %s%s", mf_choice_name(mf_sort_key_choices, (int)a->sort),
+		mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii));
+	if (r.h >= 3) {
+		const char *second[] = {counts, took, best};
+		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 3);
+		const char *third[] = {text[0], text[1], text[2], text[3], text[4], filter};
+		const char *filtered[] = {text[0], filter, text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 2, r.w, MF_ROLE_TEXT, MF_ROLE_TEXT, filter[0] ? filtered : third, 6);
+	} else {
+		if (a->counts.scored)
+			snprintf(counts, sizeof(counts), "%s plans, %s buildable", n[0], n[1]);
+		const char *second[] = {counts, filter, took, text[0], text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 8);
+	}
+}
+
+/* ---- detail ---- */
+
+static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
+{
+	mf_rect t = l->tabs;
+	int x = t.x;
+
+	if (l->rule.w > 0)
+		for (int y = l->rule.y; y < l->rule.y + l->rule.h; y++)
+			mf_cells_text(s, l->rule.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
+	for (int i = t.x; i < t.x + t.w; i++)
+		mf_cells_text(s, i, t.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
+	for (int i = 0; mf_tab_choices[i].name; i++) {
+		char text[32];
+		/* Brackets, not colour alone, say which tab is open. */
+		bool open = mf_tab_choices[i].value == (int)a->tab;
+		snprintf(text, sizeof(text), open ? "[%d %s]" : " %d %s ", i + 1, mf_tab_choices[i].name);
+		if (x + (int)strlen(text) > t.x + t.w)
+			break;
+		x += mf_cells_text(s, x, t.y, t.x + t.w - x, open ? MF_ROLE_TAB_ACTIVE : MF_ROLE_TAB, text);
+	}
+	if (a->focus == MF_FOCUS_DETAIL && x + 18 < t.x + t.w)
+		mf_cells_text(s, x + 1, t.y, t.x + t.w - x - 1, MF_ROLE_ACCENT, " j/k scroll ");
+	mf_rect r = l->detail;
+	r.x += 1;
+	r.w -= 1;
+	a->detail_height = r.h;
+	a->detail_lines = mf_detail_draw(a, s, r, a->detail_scroll);
+	if (a->detail_lines > a->detail_scroll + r.h) {
+		/* What is below the edge is announced on it. */
+		char more[32];
+		snprintf(more, sizeof(more), " %d more ", a->detail_lines - a->detail_scroll - r.h);
+		int w = (int)strlen(more);
+		if (x + 16 + w < t.x + t.w)
+			mf_cells_text(s, t.x + t.w - w - 1, t.y, w, MF_ROLE_DIM, more);
+	}
+}
+
+/* ---- status ---- */
+
+static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
+{
+	const mf_prompt *p = &a->prompt;
+	const char *label = p->action == MF_ACT_FILTER ? "/" : p->action == MF_ACT_COMMAND ? ":" :
+		p->action == MF_ACT_FIND ? "find: " : p->action == MF_ACT_EXPORT ? (p->overwrite ? "replace: " : "write to: ") :
+		p->action == MF_ACT_MODEL ? "model: " : "cluster: ";
+	int x = mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_KEY, label), room = r.w - x - 1;
+	char head[MF_PROMPT_MAX];
+	/* Long lines slide so that the cursor stays in sight. */
+	size_t from = 0;
+	for (;;) {
+		snprintf(head, sizeof(head), "%.*s", (int)(p->cursor - from), p->text + from);
+		if (mf_text_width(head, s->ascii) <= room || from >= p->cursor)
+			break;
+		from++;
+		while (from < p->len && ((unsigned char)p->text[from] & 0xc0) == 0x80)
+			from++;
+	}
+	mf_cells_text(s, r.x + x, r.y, room, MF_ROLE_PROMPT, p->text + from);
+	*cursor_x = r.x + x + mf_text_width(head, s->ascii);
+	*cursor_y = r.y;
+}
+
+static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
+{
+	static const mf_action table[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_NEXT, MF_ACT_EXPORT,
+		MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_SORT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_MARK, MF_ACT_COMPARE, MF_ACT_COPY,
+		MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
+	static const mf_action panel[] = {MF_ACT_BACK, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_PAGE_DOWN, MF_ACT_NONE};
+	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
+	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT, MF_ACT_COPY,
+		MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	static const mf_action none[] = {MF_ACT_NONE};
+	const mf_action *list = a->prompt.action != MF_ACT_NONE ? none : a->panel == MF_PANEL_PICKER ? picker :
+		a->panel != MF_PANEL_NONE ? panel : a->focus == MF_FOCUS_DETAIL ? detail : table;
+	int x = r.x;
+
+	if (a->prompt.action != MF_ACT_NONE) {
+		bool history = a->prompt.action == MF_ACT_FILTER || a->prompt.action == MF_ACT_FIND || a->prompt.action == MF_ACT_COMMAND;
+		mf_cells_text(s, x, r.y, r.w, MF_ROLE_KEY_HELP, history ?
+			"Enter accept  Esc cancel  Up/Down history  Tab complete" : "Enter accept  Esc cancel  Tab complete");
+		return;
+	}
+	for (; *list != MF_ACT_NONE; list++) {
+		const mf_tui_key *t = &mf_tui_keys[*list - 1];
+		char key[24];
+		snprintf(key, sizeof(key), "%.*s", (int)strcspn(t->keys, " "), t->keys);
+		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL ? "choose" : t->name;
+		int need = mf_text_width(key, s->ascii) + 1 + mf_text_width(name, s->ascii);
+		if (x + need > r.x + r.w)
+			break;
+		x += mf_cells_text(s, x, r.y, r.w - (x - r.x), MF_ROLE_KEY, key) + 1;
+		x += mf_cells_text(s, x, r.y, r.w - (x - r.x), MF_ROLE_KEY_HELP, name) + 2;
+	}
+}
+
+static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
+{
+	const mf_row *row = mf_app_selected(a);
+	mf_rect first = {r.x, r.y, r.w, 1}, second = {r.x, r.y + 1, r.w, 1};
+
+	if (a->prompt.action != MF_ACT_NONE) {
+		draw_prompt(a, s, first, cursor_x, cursor_y);
+		if (a->message[0]) {
+			mf_cells_text(s, second.x, second.y, second.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+			return;
+		}
+	} else if (a->message[0]) {
+		mf_cells_text(s, r.x, r.y, r.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+	} else if (row && a->constraint && row->rule != MF_RULE_NONE && a->detail.valid && a->detail.refusal.reason[0]) {
+		char text[700];
+		snprintf(text, sizeof(text), "%s %s: %s", mf_glyph_text(MF_G_REFUSED, s->ascii), a->detail.refusal.rule,
+			a->detail.refusal.reason);
+		mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_REASON, text);
+	} else if (row && a->constraint && row->probe) {
+		mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_PROBE, "buildable, but within the ledger's error of the budget: launch it to know");
+	}
+	draw_keys(a, s, second);
+}
+
+/* ---- panels ---- */
+
+static void draw_frame(mf_cells *s, mf_rect r, const char *title)
+{
+	mf_cells_fill(s, r, MF_ROLE_POPUP, ' ');
+	for (int x = r.x + 1; x < r.x + r.w - 1; x++) {
+		mf_cells_text(s, x, r.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
+		mf_cells_text(s, x, r.y + r.h - 1, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
+	}
+	for (int y = r.y + 1; y < r.y + r.h - 1; y++) {
+		mf_cells_text(s, r.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
+		mf_cells_text(s, r.x + r.w - 1, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
+	}
+	mf_cells_text(s, r.x, r.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_TL, s->ascii));
+	mf_cells_text(s, r.x + r.w - 1, r.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_TR, s->ascii));
+	mf_cells_text(s, r.x, r.y + r.h - 1, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_BL, s->ascii));
+	mf_cells_text(s, r.x + r.w - 1, r.y + r.h - 1, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_BR, s->ascii));
+	mf_cells_text(s, r.x + 2, r.y, r.w - 4, MF_ROLE_TITLE, title);
+}
+
+static int help_line(mf_cells *s, mf_rect r, int line, int scroll, mf_role role, const char *left, const char *right)
+{
+	int y = line - scroll;
+	if (y >= 0 && y < r.h) {
+		mf_cells_text(s, r.x, r.y + y, right ? 21 : r.w, role, left);
+		if (right)
+			mf_cells_text(s, r.x + 22, r.y + y, r.w - 22, MF_ROLE_POPUP, right);
+	}
+	return line + 1;
+}
+
+static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
+{
+	int line = 0, scroll = a->panel_scroll;
+	const char *group = "";
+	for (const mf_tui_key *t = mf_tui_keys; t->name; t++) {
+		char left[96], right[160];
+		if (strcmp(group, t->group) != 0) {
+			if (*group)
+				line++;
+			line = help_line(s, r, line, scroll, MF_ROLE_TITLE, t->group, NULL);
+			group = t->group;
+		}
+		snprintf(left, sizeof(left), "%-8s :%s", t->keys, t->name);
+		snprintf(right, sizeof(right), "%s%s%s", t->help, t->argument[0] ? "  " : "", t->argument);
+		line = help_line(s, r, line, scroll, MF_ROLE_KEY, left, right);
+	}
+	line++;
+	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "filter and find", NULL);
+	line = help_line(s, r, line, scroll, MF_ROLE_POPUP, "ep8 and mem<70 and not offload   /^tp[12]/   rule:mcore.*   ( | & ! )", NULL);
+	for (const mf_filter_field *f = mf_filter_fields; f->name; f++)
+		line = help_line(s, r, line, scroll, MF_ROLE_KEY, f->name, f->help);
+	for (int i = 0; mf_plan_dims[i].name; i++)
+		if (mf_plan_dims[i].phases & 1u << a->phase)
+			line = help_line(s, r, line, scroll, MF_ROLE_KEY, mf_plan_dims[i].segment, mf_plan_dims[i].help);
+	line++;
+	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "signs", NULL);
+	char sign[40];
+	snprintf(sign, sizeof(sign), "%s refused", mf_glyph_text(MF_G_REFUSED, s->ascii));
+	line = help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "the plan cannot be built; the boundary class follows");
+	line = help_line(s, r, line, scroll, MF_ROLE_KEY, "~1234", "a constant was used outside the range it was measured in");
+	snprintf(sign, sizeof(sign), "%s", mf_glyph_text(MF_G_MARK, s->ascii));
+	return help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "marked for comparison");
+}
+
+static void draw_panel(mf_app *a, mf_cells *s)
+{
+	mf_rect body = {0, 2, a->w, a->h - 4};
+
+	if (a->panel == MF_PANEL_PICKER) {
+		int h = a->n_items + 2 > body.h ? body.h : a->n_items + 2, w = 20;
+		for (int i = 0; i < a->n_items; i++) {
+			int need = mf_text_width(a->picker_items[i], s->ascii) + 6;
+			w = need > w ? need : w;
+		}
+		w = w > body.w ? body.w : w;
+		mf_rect r = {(body.w - w) / 2, body.y + (body.h - h) / 2, w, h};
+		draw_frame(s, r, mf_tui_keys[a->picker - 1].name);
+		int from = a->item >= h - 2 ? a->item - (h - 3) : 0;
+		for (int i = from; i < a->n_items && i - from < h - 2; i++) {
+			mf_role role = i == a->item ? MF_ROLE_POPUP_SELECTED : MF_ROLE_POPUP;
+			int y = r.y + 1 + i - from;
+			mf_cells_fill(s, (mf_rect){r.x + 1, y, r.w - 2, 1}, role, ' ');
+			if (i == a->item)
+				mf_cells_text(s, r.x + 1, y, 1, role, mf_glyph_text(MF_G_CURSOR, s->ascii));
+			mf_cells_text(s, r.x + 3, y, r.w - 5, role, a->picker_items[i]);
+		}
+		a->panel_height = h - 2;
+		a->panel_lines = a->n_items;
+		return;
+	}
+	draw_frame(s, body, a->panel == MF_PANEL_HELP ? "help" : "compare");
+	mf_rect r = {body.x + 2, body.y + 1, body.w - 4, body.h - 2};
+	a->panel_height = r.h;
+	a->panel_lines = a->panel == MF_PANEL_HELP ? draw_help(a, s, r) : mf_compare_draw(a, s, r, a->panel_scroll);
+	int left = a->panel_lines - a->panel_scroll - r.h;
+	if (left > 0) {
+		char more[32];
+		snprintf(more, sizeof(more), " %d more ", left);
+		mf_cells_text(s, body.x + body.w - (int)strlen(more) - 2, body.y + body.h - 1, 20, MF_ROLE_DIM, more);
+	}
+}
+
+void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
+{
+	mf_layout l;
+
+	*cursor_x = *cursor_y = -1;
+	s->ascii = a->ascii;
+	mf_cells_fill(s, (mf_rect){0, 0, s->w, s->h}, MF_ROLE_TEXT, ' ');
+	mf_layout_make(&l, s->w, s->h, a->detail_open);
+	if (l.too_small) {
+		char text[80];
+		snprintf(text, sizeof(text), "moefs needs %dx%d, this is %dx%d; q quits", MF_MIN_W, MF_MIN_H, s->w, s->h);
+		int y = 0, width = 0;
+		for (const char *t = text; *t && y < s->h; y++) {
+			size_t n = mf_text_fit(t, strlen(t), s->w, true, &width);
+			char piece[80];
+			if (n == 0)
+				break;
+			memcpy(piece, t, n);
+			piece[n] = 0;
+			mf_cells_text(s, 0, y, s->w, MF_ROLE_ERROR, piece);
+			t += n;
+		}
+		return;
+	}
+	if (a->page != l.table.h) {
+		/* The page changed with the window or the pane: the cursor stays on it. */
+		a->page = l.table.h;
+		if (a->cursor >= a->top + (size_t)a->page)
+			a->top = a->cursor - (size_t)a->page + 1;
+		if (a->top + (size_t)a->page > a->n_view)
+			a->top = a->n_view > (size_t)a->page ? a->n_view - (size_t)a->page : 0;
+	}
+	mf_detail_refresh(a);
+	draw_header(a, s, l.header);
+	draw_table(a, s, &l);
+	if (l.detail.w > 0)
+		draw_detail(a, s, &l);
+	draw_status(a, s, l.status, cursor_x, cursor_y);
+	if (a->panel != MF_PANEL_NONE)
+		draw_panel(a, s);
+}
