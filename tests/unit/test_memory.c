@@ -277,7 +277,7 @@ Test(memory, agrees_with_the_prototype)
 		r->stack.attention_dropout = 0;
 		rig_start(r);
 		m = memory(r, prototype[i].plan);
-		cr_expect_float_eq(m.total_bytes / MF_GB / prototype[i].gb, 1, 1e-3, "%s %s: %.3f GB, prototype %.3f", prototype[i].model,
+		cr_expect_float_eq(m.total_bytes / MF_GB / prototype[i].gb, 1, 1e-4, "%s %s: %.3f GB, prototype %.3f", prototype[i].model,
 			prototype[i].plan, m.total_bytes / MF_GB, prototype[i].gb);
 		cr_expect_eq(m.worst_stage, prototype[i].worst, "%s: stage %u", prototype[i].plan, m.worst_stage);
 		rig_free(r);
