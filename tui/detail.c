@@ -293,8 +293,10 @@ void mf_view_compare(mf_app *a, mf_rect r)
 				(double)row->memory_gb};
 			char text[48];
 
-			if (i < MF_COUNT(v))
-				snprintf(text, sizeof text, isfinite(v[i]) ? "%.2f" : "-", v[i]);
+			if (i < MF_COUNT(v) && !isfinite(v[i]))
+				snprintf(text, sizeof text, "-");
+			else if (i < MF_COUNT(v))
+				snprintf(text, sizeof text, "%.2f", v[i]);
 			else
 				snprintf(text, sizeof text, "%s", row->rule ? mf_rule_get(row->rule)->id : row->probe ? "probe" : "buildable");
 			mf_cells_text(&a->cells, r.x + 1, r.y + 11 + (int)i, 11, MF_ROLE_DIM, lines[i]);

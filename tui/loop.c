@@ -8,9 +8,6 @@
 #include <poll.h>
 #include <string.h>
 
-const mf_choice mf_color_mode_choices[] = {{MF_COLOR_AUTO, "auto", ""}, {MF_COLOR_NEVER, "never", ""}, {MF_COLOR_8, "8", ""},
-	{MF_COLOR_16, "16", ""}, {MF_COLOR_256, "256", ""}, {MF_COLOR_TRUE, "true", ""}, {0, NULL, NULL}};
-
 struct loop {
 	mf_app app;
 	mf_tty *tty;

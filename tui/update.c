@@ -352,7 +352,7 @@ static unsigned do_export(mf_app *a, const char *path)
 
 	mf_app_fill_detail(a);
 	if (a->constraint && *a->detail.refusal.rule) {
-		mf_app_say(a, true, "refused plans have no command: %s", a->detail.refusal.reason);
+		mf_app_say(a, true, "refused plans have no command: %.400s", a->detail.refusal.reason);
 		return MF_FX_REDRAW;
 	}
 	st = mf_command_format_of_path(path, &format, &err);
@@ -367,7 +367,7 @@ static unsigned do_export(mf_app *a, const char *path)
 		st = mf_file_write(path, command.data, command.len,
 			format == MF_CMD_SHELL || format == MF_CMD_SBATCH ? 0755 : 0644, &err);
 	if (st == MF_OK)
-		mf_app_say(a, false, "wrote %s and its provenance", path);
+		mf_app_say(a, false, "wrote %.400s and its provenance", path);
 	else
 		mf_app_say(a, true, "%s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
 	mf_buf_dispose(&command);
@@ -385,7 +385,7 @@ static void default_export_name(const mf_app *a, char out[MF_LINE_MAX])
 	for (char *c = text; *c; c++)
 		if (*c == '/' || *c == ':' || *c == '+' || *c == ',')
 			*c = '-';
-	snprintf(out, MF_LINE_MAX, "%.200s-%s.sh", a->model.name, text);
+	snprintf(out, MF_LINE_MAX, "%.96s-%.400s.sh", a->model.name, text);
 	for (char *c = out; *c; c++)
 		if (*c == '/' || *c == ' ')
 			*c = '-';
@@ -458,7 +458,7 @@ static int next_choice(mf_app *a, const mf_choice *choices, int now, const char 
 	if (*word) {
 		v = mf_choice_value(choices, word);
 		if (v < 0)
-			mf_app_say(a, true, "no such choice: %s", word);
+			mf_app_say(a, true, "no such choice: %.80s", word);
 		return v;
 	}
 	for (const mf_choice *c = choices; c->name; c++)

@@ -67,10 +67,10 @@ static int plan_width(const mf_app *a, int width)
 	return width - 1;
 }
 
-static void number(char *out, size_t size, const char *fmt, double v)
+static void number(char *out, size_t size, int decimals, const char *unit, double v)
 {
 	if (isfinite(v))
-		snprintf(out, size, fmt, v);
+		snprintf(out, size, "%.*f%s", decimals, v, unit);
 	else
 		snprintf(out, size, "-");
 }
@@ -139,13 +139,13 @@ static void draw_row(mf_app *a, mf_rect t, int y, size_t place)
 			if (is_marked(a, row))
 				mf_cells_text(&a->cells, x - 1, y, 1, selected ? role : MF_ROLE_MARK, mf_glyph_text(MF_G_MARK, a->cells.ascii));
 			break;
-		case COL_THROUGHPUT: number(text, sizeof text, "%.1f", (double)(a->tax ? row->throughput : row->untaxed)); break;
-		case COL_TIME: number(text, sizeof text, serve ? "%.2f" : "%.1f", (double)(serve ? row->tpot_ms : row->step_ms)); break;
-		case COL_TTFT: number(text, sizeof text, "%.0f", (double)row->ttft_ms); break;
-		case COL_MEMORY: number(text, sizeof text, "%.1f", (double)row->memory_gb); break;
+		case COL_THROUGHPUT: number(text, sizeof text, 1, "", (double)(a->tax ? row->throughput : row->untaxed)); break;
+		case COL_TIME: number(text, sizeof text, serve ? 2 : 1, "", (double)(serve ? row->tpot_ms : row->step_ms)); break;
+		case COL_TTFT: number(text, sizeof text, 0, "", (double)row->ttft_ms); break;
+		case COL_MEMORY: number(text, sizeof text, 1, "", (double)row->memory_gb); break;
 		case COL_BAR: memory_bar(a, x, y, w, row, selected ? role : rejected ? MF_ROLE_REJECTED : MF_ROLE_TEXT); break;
-		case COL_HIDDEN: number(text, sizeof text, "%.0f%%", 100 * (double)row->hidden); break;
-		case COL_BUBBLE: number(text, sizeof text, "%.1f%%", 100 * (double)row->bubble); break;
+		case COL_HIDDEN: number(text, sizeof text, 0, "%", 100 * (double)row->hidden); break;
+		case COL_BUBBLE: number(text, sizeof text, 1, "%", 100 * (double)row->bubble); break;
 		case COL_VERDICT:
 			verdict_text(a, row, text, sizeof text);
 			if (!selected && !rejected)
