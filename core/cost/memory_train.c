@@ -334,6 +334,22 @@ static double stage_total(const mf_cost *c, const mf_plan *p, const mf_layer_mem
 
 /* ---- all stages ---------------------------------------------------------------------------------------------------- */
 
+/* True when rank `r` holds what rank r-1 holds, layer kind by layer kind, and no loss. Later ranks keep no more
+ * micro-batches in flight, so such a rank cannot be the worst one. */
+static bool no_worse(const struct mf_train_memory *s, const mf_plan *p, const struct counts *v, uint32_t r)
+{
+	if (r == 0 || r == p->pp - 1u || p->schedule == MF_DUALPIPE)
+		return false;
+	for (size_t i = r; i < v->n; i += p->pp) {
+		uint32_t a = v->first[i - 1], b = v->first[i], n = v->layers[i];
+
+		if (v->layers[i - 1] != n || b + n > MF_MAX_LAYERS ||
+			s->moe_before[a + n] - s->moe_before[a] != s->moe_before[b + n] - s->moe_before[b])
+			return false;
+	}
+	return true;
+}
+
 static void full_eval(mf_cost *c, const mf_plan *p, const mf_layer_memory *l, mf_memory *out, mf_explain *ex)
 {
 	struct counts v;
@@ -351,6 +367,8 @@ static void full_eval(mf_cost *c, const mf_plan *p, const mf_layer_memory *l, mf
 	for (uint32_t r = 0; r < p->pp && v.n; r++) {
 		double total;
 
+		if (!ex && no_worse(c->train_memory, p, &v, r))
+			continue;
 		stage_contents(c, p, l, &v, micro_batches, r, &s);
 		total = stage_total(c, p, l, &s, NULL);
 		if (ex && r < MF_MAX_STAGES) {
