@@ -33,8 +33,6 @@ static void model_facts(struct mf_megatron_facts *f, const mf_model *m)
 	/* Within the original range YaRN only changes frequencies, not shapes: plain rope costs the same. */
 	if (m->yarn && m->attention == MF_GQA && m->rope_original_positions != 0 && f->seq > m->rope_original_positions)
 		refuse_model(f, MF_R_MODEL_YARN_GQA, 2, f->seq, m->rope_original_positions);
-	if (m->qk_norm_whole)
-		refuse_model(f, MF_R_MODEL_QK_NORM_WHOLE, 0, 0, 0);
 	if (m->window && m->window_layers && full && m->layers % full != 0)
 		refuse_model(f, MF_R_MODEL_WINDOW, 2, m->window_layers, m->layers);
 	if (m->mlp_bias && !m->linear_bias)
@@ -96,7 +94,7 @@ mf_status mf_megatron_facts_new(struct mf_emitter *e, mf_err *err)
 	}
 	f->te = stack->transformer_engine;
 	f->grouped_gemm = m->experts && f->te;
-	f->shared_overlap = m->experts && stack->shared_expert_overlap;
+	f->shared_overlap = f->shared_ffn && stack->shared_expert_overlap;
 	f->biased_moe = m->experts && m->linear_bias;
 	f->fp8 = w->precision != MF_PREC_BF16 && w->precision != MF_PREC_NVFP4;
 	f->fp8_delayed = w->precision == MF_PREC_FP8_DELAYED;
@@ -185,7 +183,13 @@ static bool guard_parse(const struct mf_emitter *e, const mf_plan *p, const stru
 		GUARD(f->experts % p->ep, MF_R_MCORE_W8);
 	}
 	GUARD(stack->loss == MF_LOSS_TE && f->minor * 10 + f->patch >= 182, MF_R_MCORE_X1);
-	GUARD(p->overlap && stack->delay_wgrad && !f->te, MF_R_MCORE_E14);
+	if (p->overlap && stack->delay_wgrad) {
+		GUARD(!f->te, MF_R_MCORE_E14);
+		if (stack->overlap_grad_reduce && stack->graphs == MF_GRAPHS_PARTIAL) {
+			GUARD(!st->fused_accumulation, MF_R_MCORE_E25);
+			GUARD(e->in.model->qkv_bias || e->in.model->linear_bias, MF_R_MCORE_E26);
+		}
+	}
 	/* batch */
 	if (f->minor < 18)
 		GUARD(slice && f->global_batch % slice, MF_R_MCORE_B2, f->global_batch, p->micro_batch, st->dp);
@@ -345,6 +349,8 @@ void mf_megatron_emit(const struct mf_emitter *e, const mf_plan *p, mf_sink *s)
 	st.distributed_optimizer = st.fsdp || p->zero_stage >= 1;
 	/* Offload reuses the precision-aware code path and is refused without it (mcore.O6). */
 	st.precision_aware = st.offload || e->in.stack->precision_aware;
+	/* Under FSDP fused accumulation needs Transformer Engine 2.10 (mcore.F8), without the engine an APEX extension (I2). */
+	st.fused_accumulation = !st.fsdp && f->te;
 	st.interleaved = p->vpp > 1;
 	st.uneven = p->first_layers || p->last_layers;
 	st.layout = p->stage_layout ? mf_intern_text(e->in.intern, p->stage_layout) : NULL;

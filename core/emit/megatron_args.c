@@ -137,7 +137,8 @@ static void write_attention(const struct mf_emitter *e, mf_sink *s)
 			mf_arg_int(s, "--num-query-groups", m->kv_heads);
 		}
 		mf_arg_int(s, "--kv-channels", m->head_dim);
-		if (m->qk_norm)
+		/* By head, also where the model's norm spans all heads: the one form there is, and it costs the same. */
+		if (m->qk_norm || m->qk_norm_whole)
 			mf_arg(s, "--qk-layernorm");
 	}
 	mf_arg2(s, "--position-embedding-type", "rope");
@@ -220,6 +221,11 @@ static void write_experts(const struct mf_emitter *e, const mf_plan *p, mf_sink 
 	const mf_model *m = e->in.model;
 	static const char *const dispatchers[] = {"alltoall", "allgather", "flex", "flex"};
 
+	if (p->overlap) {
+		mf_arg(s, "--overlap-moe-expert-parallel-comm");
+		if (e->in.stack->delay_wgrad)
+			mf_arg(s, "--delay-wgrad-compute");
+	}
 	if (!m->experts)
 		return;
 	mf_arg_int(s, "--num-experts", m->experts);
@@ -263,11 +269,6 @@ static void write_experts(const struct mf_emitter *e, const mf_plan *p, mf_sink 
 		mf_arg(s, "--moe-grouped-gemm");
 	if (e->in.stack->permute_fusion)
 		mf_arg(s, "--moe-permute-fusion");
-	if (p->overlap) {
-		mf_arg(s, "--overlap-moe-expert-parallel-comm");
-		if (e->in.stack->delay_wgrad)
-			mf_arg(s, "--delay-wgrad-compute");
-	}
 }
 
 static void write_precision(const struct mf_emitter *e, mf_sink *s)
@@ -325,8 +326,7 @@ static void write_optimizer(const struct mf_emitter *e, const mf_plan *p, const 
 		mf_arg2(s, "--data-parallel-sharding-strategy", strategies[p->zero_stage & 3]);
 		mf_arg2(s, "--ckpt-format", "fsdp_dtensor");
 	}
-	/* Fused accumulation needs Transformer Engine 2.10 under FSDP (mcore.F8), an APEX extension without (mcore.I2). */
-	if (st->fsdp || !e->megatron->te)
+	if (!st->fused_accumulation)
 		mf_arg(s, "--no-gradient-accumulation-fusion");
 }
 

@@ -23,7 +23,7 @@ struct mf_megatron_facts {
 /** What a plan comes to, used by guards and arguments alike. */
 struct mf_megatron_step {
 	uint32_t dp, etp, microbatches;     /* dp and microbatches as Megatron divides them: rounded down */
-	bool distributed_optimizer, fsdp, offload, precision_aware, interleaved;
+	bool distributed_optimizer, fsdp, offload, precision_aware, fused_accumulation, interleaved;
 	bool uneven;                        /* first or last stage counts given */
 	const char *layout;                 /* text of a stage layout, NULL without */
 };

@@ -141,6 +141,10 @@ void mf_arg_double_slow(mf_sink *s, const char *flag, double value)
 {
 	char text[40];
 
+	if (value == (double)(int64_t)value) {
+		mf_arg_int_slow(s, flag, (int64_t)value);
+		return;
+	}
 	for (int digits = 1; digits <= 17; digits++) {
 		snprintf(text, sizeof(text), "%.*g", digits, value);
 		if (strtod(text, NULL) == value)

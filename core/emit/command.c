@@ -1,0 +1,687 @@
+/*
+ * command.c: a collected command as the bytes of a file, its provenance, the hash that results are kept under, and the
+ * door through which a user's own command comes back.
+ */
+#include "emit_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef MOEFS_VERSION
+#define MOEFS_VERSION "unknown"
+#endif
+
+const mf_choice mf_command_format_choices[] = {
+	{MF_CMD_JSON, "json", "an object with argv, env, hashes and provenance"},
+	{MF_CMD_NUL, "nul", "arguments separated by NUL bytes, as for xargs -0"},
+	{MF_CMD_SHELL, "shell", "a shell script"},
+	{MF_CMD_SBATCH, "sbatch", "a batch script for Slurm"},
+	{0, NULL, NULL},
+};
+
+mf_status mf_command_format_of_path(const char *path, mf_command_format *out, mf_err *err)
+{
+	static const struct { const char *suffix; mf_command_format format; } table[] = {
+		{".json", MF_CMD_JSON}, {".nul", MF_CMD_NUL}, {".args0", MF_CMD_NUL}, {".sh", MF_CMD_SHELL},
+		{".sbatch", MF_CMD_SBATCH},
+	};
+	size_t len = strlen(path);
+
+	for (size_t i = 0; i < MF_COUNT(table); i++) {
+		size_t n = strlen(table[i].suffix);
+		if (len > n && strcmp(path + len - n, table[i].suffix) == 0) {
+			*out = table[i].format;
+			return MF_OK;
+		}
+	}
+	return mf_fail_at(err, MF_EINPUT, path, 0, NULL,
+		"cannot tell the format from the suffix: use .json, .nul, .args0, .sh or .sbatch");
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void json_string(mf_buf *b, const char *text)
+{
+	mf_buf_putc(b, '"');
+	for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+		if (*p == '"' || *p == '\\')
+			mf_buf_printf(b, "\\%c", *p);
+		else if (*p == '\n')
+			mf_buf_puts(b, "\\n");
+		else if (*p < 0x20 || *p == 0x7f)
+			mf_buf_printf(b, "\\u%04x", *p);
+		else
+			mf_buf_putc(b, (char)*p);
+	}
+	mf_buf_putc(b, '"');
+}
+
+static void json_key(mf_buf *b, const char *name)
+{
+	char last = b->len ? b->data[b->len - 1] : '\0';
+
+	if (last != '{' && last != '[')
+		mf_buf_putc(b, ',');
+	json_string(b, name);
+	mf_buf_putc(b, ':');
+}
+
+static void json_text(mf_buf *b, const char *name, const char *text)
+{
+	json_key(b, name);
+	json_string(b, text);
+}
+
+/* Unknown is null; otherwise enough digits to read the same double back. */
+static void json_number(mf_buf *b, const char *name, double value)
+{
+	json_key(b, name);
+	if (isfinite(value))
+		mf_buf_printf(b, "%.17g", value);
+	else
+		mf_buf_puts(b, "null");
+}
+
+static void json_bool(mf_buf *b, const char *name, bool value)
+{
+	json_key(b, name);
+	mf_buf_puts(b, value ? "true" : "false");
+}
+
+#define NUMBER(o, field) json_number(b, #field, (double)(o)->field)
+#define BOOL(o, field) json_bool(b, #field, (o)->field)
+
+/* Names and paths are left out of the four inputs: what a thing is called does not change what it does. */
+static void json_model(mf_buf *b, const mf_model *m)
+{
+	mf_buf_putc(b, '{');
+	NUMBER(m, layers);
+	NUMBER(m, hidden);
+	NUMBER(m, vocab);
+	NUMBER(m, max_positions);
+	json_text(b, "attention", m->attention == MF_MLA ? "mla" : "gqa");
+	NUMBER(m, heads);
+	NUMBER(m, kv_heads);
+	NUMBER(m, head_dim);
+	NUMBER(m, v_dim);
+	NUMBER(m, q_lora);
+	NUMBER(m, kv_lora);
+	NUMBER(m, qk_nope);
+	NUMBER(m, qk_rope);
+	NUMBER(m, ffn);
+	NUMBER(m, experts);
+	NUMBER(m, topk);
+	NUMBER(m, moe_ffn);
+	NUMBER(m, shared_ffn);
+	NUMBER(m, expert_groups);
+	NUMBER(m, expert_group_topk);
+	json_key(b, "moe_layer");
+	mf_buf_putc(b, '"');
+	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
+		mf_buf_putc(b, m->moe_layer[i] ? '1' : '0');
+	mf_buf_putc(b, '"');
+	NUMBER(m, mtp_layers);
+	NUMBER(m, window);
+	NUMBER(m, window_layers);
+	NUMBER(m, quant_block_n);
+	NUMBER(m, quant_block_k);
+	json_text(b, "quant", mf_choice_name(mf_quant_choices, (int)m->quant));
+	BOOL(m, tied_embeddings);
+	BOOL(m, gated);
+	BOOL(m, qkv_bias);
+	BOOL(m, linear_bias);
+	BOOL(m, mlp_bias);
+	BOOL(m, qk_norm);
+	BOOL(m, qk_norm_whole);
+	BOOL(m, attention_sinks);
+	BOOL(m, shared_gate);
+	BOOL(m, sigmoid_router);
+	BOOL(m, expert_bias);
+	BOOL(m, norm_topk);
+	BOOL(m, clamped_glu);
+	NUMBER(m, routed_scaling);
+	NUMBER(m, rope_theta);
+	NUMBER(m, rope_scaling_factor);
+	BOOL(m, yarn);
+	NUMBER(m, yarn_mscale);
+	NUMBER(m, yarn_mscale_all_dim);
+	NUMBER(m, rope_original_positions);
+	NUMBER(m, norm_eps);
+	mf_buf_putc(b, '}');
+}
+
+static void json_cluster(mf_buf *b, const mf_cluster *c)
+{
+	mf_buf_putc(b, '{');
+	json_text(b, "gpu", c->gpu);
+	NUMBER(c, sm);
+	NUMBER(c, sm_count);
+	json_key(b, "tflops");
+	mf_buf_putc(b, '{');
+	json_number(b, "bf16", c->tflops[MF_BF16]);
+	json_number(b, "fp8", c->tflops[MF_FP8]);
+	json_number(b, "fp4", c->tflops[MF_FP4]);
+	mf_buf_putc(b, '}');
+	NUMBER(c, hbm_bytes);
+	NUMBER(c, device_bytes);
+	NUMBER(c, hbm_gbps);
+	NUMBER(c, l2_bytes);
+	NUMBER(c, gpus_per_node);
+	NUMBER(c, nodes);
+	NUMBER(c, nvlink_domain);
+	json_text(b, "fabric", c->fabric == MF_FABRIC_PCIE ? "pcie" : "nvlink");
+	NUMBER(c, link_gbps);
+	NUMBER(c, link_latency_us);
+	NUMBER(c, nic_gbps);
+	NUMBER(c, nic_latency_us);
+	NUMBER(c, pcie_gbps);
+	NUMBER(c, host_memory_gbps);
+	NUMBER(c, host_bytes);
+	BOOL(c, grace);
+	mf_buf_putc(b, '}');
+}
+
+static void json_workload(mf_buf *b, const mf_workload *w)
+{
+	mf_buf_putc(b, '{');
+	json_text(b, "phase", mf_choice_name(mf_phase_choices, (int)w->phase));
+	NUMBER(w, seq);
+	NUMBER(w, global_batch);
+	json_text(b, "precision", mf_choice_name(mf_precision_choices, (int)w->precision));
+	BOOL(w, mtp);
+	NUMBER(w, input_tokens);
+	NUMBER(w, output_tokens);
+	NUMBER(w, concurrency);
+	NUMBER(w, ttft_target_ms);
+	NUMBER(w, tpot_target_ms);
+	BOOL(w, fp8_kv);
+	NUMBER(w, max_violation);
+	json_key(b, "load_bins");
+	mf_buf_putc(b, '[');
+	for (uint32_t i = 0; i < w->n_load_bins && i < MF_MAX_LOAD_BINS; i++)
+		mf_buf_printf(b, "%s%.9g", i ? "," : "", (double)w->load_bins[i]);
+	mf_buf_puts(b, "]}");
+}
+
+static void json_stack(mf_buf *b, const mf_stack *s)
+{
+	mf_buf_putc(b, '{');
+	json_text(b, "toolchain", mf_choice_name(mf_toolchain_choices, (int)s->toolchain));
+	json_text(b, "attention", s->attention == MF_ATTN_UNFUSED ? "unfused" : "flash");
+	BOOL(s, transformer_engine);
+	NUMBER(s, loss);
+	NUMBER(s, graphs);
+	BOOL(s, grad_reduce_bf16);
+	BOOL(s, precision_aware);
+	BOOL(s, overlap_grad_reduce);
+	BOOL(s, overlap_param_gather);
+	BOOL(s, delay_wgrad);
+	BOOL(s, shared_expert_overlap);
+	BOOL(s, permute_fusion);
+	BOOL(s, deepep);
+	BOOL(s, hybridep);
+	BOOL(s, einops);
+	BOOL(s, deep_gemm);
+	NUMBER(s, attention_dropout);
+	json_text(b, "runner_default", s->runner_default);
+	NUMBER(s, mem_fraction);
+	mf_buf_putc(b, '}');
+}
+
+static void json_inputs(mf_buf *b, const mf_plan *p, const mf_inputs *in)
+{
+	char text[MF_PLAN_TEXT_MAX];
+
+	mf_plan_format(p, in->intern, text);
+	json_text(b, "plan", text);
+	json_key(b, "model");
+	json_model(b, in->model);
+	json_key(b, "cluster");
+	json_cluster(b, in->cluster);
+	json_key(b, "workload");
+	json_workload(b, in->workload);
+	json_key(b, "stack");
+	json_stack(b, in->stack);
+}
+
+mf_status mf_plan_sha256(const mf_plan *p, const mf_inputs *in, char hex[65])
+{
+	mf_buf b = MF_BUF_INIT;
+	mf_status st = MF_ENOMEM;
+
+	hex[0] = '\0';
+	mf_buf_putc(&b, '{');
+	json_inputs(&b, p, in);
+	mf_buf_putc(&b, '}');
+	if (!b.failed)
+		st = mf_sha256_hex(b.data, b.len, hex);
+	mf_buf_dispose(&b);
+	return st;
+}
+
+mf_status mf_provenance_write(const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_buf *out, mf_err *err)
+{
+	char hex[65];
+	mf_buf reason = MF_BUF_INIT;
+	const mf_rule *rule = mf_rule_get(a->sink.rule);
+	mf_status st;
+
+	mf_buf_putc(out, '{');
+	json_text(out, "moefs", MOEFS_VERSION);
+	json_text(out, "model_name", in->model->name);
+	json_text(out, "cluster_name", in->cluster->name);
+	json_text(out, "workload_name", in->workload->name);
+	json_text(out, "stack_name", in->stack->name);
+	json_inputs(out, p, in);
+	if ((st = mf_plan_sha256(p, in, hex)) < 0)
+		goto done;
+	json_text(out, "plan_sha256", hex);
+	if ((st = mf_argv_sha256(a, hex)) < 0)
+		goto done;
+	json_text(out, "argv_sha256", hex);
+	json_text(out, "verdict", a->sink.rule == MF_RULE_NONE ? "buildable" : "rejected");
+	if (a->sink.rule != MF_RULE_NONE) {
+		mf_sink_reason(&a->sink, &reason);
+		json_text(out, "rule", rule->id);
+		json_text(out, "stage", rule->stage);
+		json_text(out, "reason", mf_buf_text(&reason));
+	}
+	mf_buf_putc(out, '}');
+	st = out->failed ? MF_ENOMEM : MF_OK;
+done:
+	mf_buf_dispose(&reason);
+	return st < 0 ? mf_fail(err, st, "cannot write provenance: out of memory") : MF_OK;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+static mf_status write_json(const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_buf *out, mf_err *err)
+{
+	char hex[65];
+	mf_status st;
+
+	mf_buf_puts(out, "{\"argv\":[");
+	for (size_t i = 0; i < a->n; i++) {
+		if (i)
+			mf_buf_putc(out, ',');
+		json_string(out, a->args[i]);
+	}
+	mf_buf_puts(out, "],\"env\":{");
+	for (size_t i = 0; i < a->n_env; i++) {
+		const char *equals = strchr(a->env[i], '=');
+		char name[128];
+		snprintf(name, sizeof(name), "%.*s", (int)(equals - a->env[i]), a->env[i]);
+		json_text(out, name, equals + 1);
+	}
+	mf_buf_putc(out, '}');
+	if ((st = mf_argv_sha256(a, hex)) < 0)
+		return mf_fail(err, st, "out of memory");
+	json_text(out, "argv_sha256", hex);
+	mf_buf_puts(out, ",\"provenance\":");
+	if ((st = mf_provenance_write(a, in, p, out, err)) < 0)
+		return st;
+	mf_buf_puts(out, "}\n");
+	return MF_OK;
+}
+
+/* `export NAME=value` lines, then the command, one flag a line. */
+static void write_body(const mf_argv *a, const char *prefix, mf_buf *out)
+{
+	for (size_t i = 0; i < a->n_env; i++) {
+		const char *equals = strchr(a->env[i], '=');
+		mf_buf_puts(out, "export ");
+		mf_buf_add(out, a->env[i], (size_t)(equals - a->env[i]) + 1);
+		mf_buf_shell_quote(out, equals + 1);
+		mf_buf_putc(out, '\n');
+	}
+	mf_buf_putc(out, '\n');
+	mf_buf_puts(out, prefix);
+	for (size_t i = 0; i < a->n; i++) {
+		if (i)
+			mf_buf_puts(out, strncmp(a->args[i], "--", 2) == 0 ? " \\\n  " : " ");
+		mf_buf_shell_quote(out, a->args[i]);
+	}
+	mf_buf_putc(out, '\n');
+}
+
+/* A directive ends at its line's end: such a value has no way to be quoted. */
+static mf_status directive(mf_buf *out, const char *option, const char *value, mf_err *err)
+{
+	if (!value[0])
+		return MF_OK;
+	if (strpbrk(value, " \t\n\r\"'"))
+		return mf_fail(err, MF_EINPUT, "site: --%s cannot hold blanks or quotes in a batch script", option);
+	mf_buf_printf(out, "#SBATCH --%s=%s\n", option, value);
+	return MF_OK;
+}
+
+static mf_status write_sbatch(const mf_argv *a, const mf_inputs *in, mf_buf *out, mf_err *err)
+{
+	const mf_site *site = in->site;
+	mf_buf prefix = MF_BUF_INIT;
+	mf_status st;
+
+	mf_buf_printf(out, "#!/bin/bash\n#SBATCH --job-name=moefs\n#SBATCH --nodes=%u\n#SBATCH --ntasks-per-node=1\n"
+		"#SBATCH --gpus-per-node=%u\n#SBATCH --exclusive\n", in->cluster->nodes, in->cluster->gpus_per_node);
+	if ((st = directive(out, "partition", site->partition, err)) < 0 ||
+		(st = directive(out, "account", site->account, err)) < 0)
+		return st;
+	mf_buf_puts(out, "set -eu\n\n");
+	mf_buf_puts(&prefix, "srun ");
+	if (site->container[0]) {
+		mf_buf_puts(&prefix, "--container-image=");
+		mf_buf_shell_quote(&prefix, site->container);
+		mf_buf_putc(&prefix, ' ');
+	}
+	write_body(a, mf_buf_text(&prefix), out);
+	mf_buf_dispose(&prefix);
+	return MF_OK;
+}
+
+mf_status mf_command_write(const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_command_format f, mf_buf *out,
+	mf_err *err)
+{
+	mf_status st = MF_OK;
+
+	if (a->failed)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	switch (f) {
+	case MF_CMD_JSON:
+		st = write_json(a, in, p, out, err);
+		break;
+	case MF_CMD_NUL:
+		for (size_t i = 0; i < a->n; i++)
+			mf_buf_add(out, a->args[i], strlen(a->args[i]) + 1);
+		break;
+	case MF_CMD_SHELL:
+		mf_buf_puts(out, "#!/bin/sh\nset -eu\n\n");
+		write_body(a, "exec ", out);
+		break;
+	case MF_CMD_SBATCH:
+		st = write_sbatch(a, in, out, err);
+		break;
+	}
+	if (st >= 0 && out->failed)
+		st = mf_fail(err, MF_ENOMEM, "out of memory");
+	return st;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* The largest command file: the kernel passes no longer argument list either. */
+#define COMMAND_MAX_BYTES (4u << 20)
+
+void mf_command_unread(mf_command *c, const char *text)
+{
+	/* Doubled at powers of two; the arena frees what is left behind. */
+	if ((c->n_unread & (c->n_unread - 1)) == 0) {
+		size_t cap = c->n_unread ? 2 * c->n_unread : 1;
+		char **grown = mf_arena_alloc(c->arena, cap * sizeof(*grown));
+		if (!grown)
+			return;
+		if (c->n_unread)
+			memcpy(grown, c->unread, c->n_unread * sizeof(*grown));
+		c->unread = grown;
+	}
+	char *copy = mf_arena_strdup(c->arena, text);
+	if (copy)
+		c->unread[c->n_unread++] = copy;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static bool is_sglang(const char *const *argv, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (strncmp(argv[i], "--", 2) == 0)
+			break;
+		if (strstr(argv[i], "sglang"))
+			return true;
+	}
+	return false;
+}
+
+/* Variables that our own commands set: they follow from the plan and say nothing new. */
+static bool known_environment(const char *text)
+{
+	static const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS=", "PYTORCH_CUDA_ALLOC_CONF=", "NCCL_GRAPH_REGISTER="};
+
+	for (size_t i = 0; i < MF_COUNT(names); i++) {
+		if (strncmp(text, names[i], strlen(names[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+mf_status mf_command_read(mf_command *out, const char *const *argv, size_t n, const char *const *env, size_t n_env,
+	mf_intern *intern, mf_err *err)
+{
+	mf_status st;
+	bool serve;
+
+	memset(out, 0, sizeof(*out));
+	out->arena = mf_arena_new();
+	if (!out->arena)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	/* What stands before the program: a shell's assignments, exec, srun with its own flags. */
+	while (n > 0) {
+		const char *name = base_name(argv[0]);
+		const char *equals = strchr(argv[0], '=');
+		if (equals && equals > argv[0] && argv[0][0] != '-' && !strchr(argv[0], '/')) {
+			mf_command_unread(out, argv[0]);
+		} else if (strcmp(name, "srun") == 0) {
+			while (n > 1 && strncmp(argv[1], "--", 2) == 0) {
+				argv++;
+				n--;
+			}
+		} else if (strcmp(name, "exec") != 0 && strcmp(name, "env") != 0) {
+			break;
+		}
+		argv++;
+		n--;
+	}
+	if (n == 0) {
+		st = mf_fail(err, MF_EINPUT, "the command is empty");
+		goto fail;
+	}
+	serve = is_sglang(argv, n);
+	out->phase = serve ? MF_SERVE : MF_TRAIN;
+	out->plan = mf_plan_default(out->phase);
+	if ((st = mf_workload_load(&out->workload, NULL, out->phase, err)) < 0 ||
+		(st = mf_stack_load(&out->stack, NULL, out->phase, err)) < 0 || (st = mf_site_load(&out->site, NULL, err)) < 0)
+		goto fail;
+	for (size_t i = 0; i < n_env; i++) {
+		if (!known_environment(env[i]))
+			mf_command_unread(out, env[i]);
+	}
+	st = serve ? mf_sglang_read(out, argv, n, intern, err) : mf_megatron_read(out, argv, n, intern, err);
+	if (st >= 0)
+		return MF_OK;
+fail:
+	mf_command_dispose(out);
+	return st;
+}
+
+void mf_command_dispose(mf_command *c)
+{
+	if (!c)
+		return;
+	mf_arena_free(c->arena);
+	memset(c, 0, sizeof(*c));
+}
+
+/* A growing list of borrowed strings. */
+struct list {
+	const char **items;
+	size_t n, cap;
+	bool failed;
+};
+
+static void list_add(struct list *l, const char *text)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? 2 * l->cap : 64;
+		const char **items = realloc((void *)l->items, cap * sizeof(*items));
+		if (!items) {
+			l->failed = true;
+			return;
+		}
+		l->items = items;
+		l->cap = cap;
+	}
+	if (text)
+		l->items[l->n++] = text;
+}
+
+/*
+ * Words of a shell script: quotes, backslashes, comments and continued lines; no expansion. `export NAME=value` and
+ * `set ...` lines are taken out, the words of the last other line are the command.
+ */
+static mf_status split_shell(mf_arena *arena, const char *path, const char *text, size_t len, struct list *words,
+	struct list *env, mf_err *err)
+{
+	char *word = mf_arena_alloc(arena, len + 1);
+	size_t n = 0, i = 0;
+	int line = 1;
+	bool in_word = false;
+
+	if (!word)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	for (;;) {
+		char c = i < len ? text[i] : '\n';
+		bool end = i >= len;
+		if (in_word && (end || c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ';' || c == '&')) {
+			word[n] = '\0';
+			list_add(words, mf_arena_strdup(arena, word));
+			n = 0;
+			in_word = false;
+		}
+		if (c == '\n' || c == ';') {
+			bool blank = true;
+			size_t next = i + 1;
+			if (words->n && strcmp(words->items[0], "export") == 0) {
+				for (size_t k = 1; k < words->n; k++)
+					list_add(env, words->items[k]);
+				words->n = 0;
+			} else if (words->n && strcmp(words->items[0], "set") == 0) {
+				words->n = 0;
+			}
+			/* More lines that are not blank or comments: these words were not the command. */
+			while (next < len && blank) {
+				if (text[next] == '#')
+					while (next < len && text[next] != '\n')
+						next++;
+				else if (strchr(" \t\r\n;", text[next]))
+					next++;
+				else
+					blank = false;
+			}
+			if (!blank)
+				words->n = 0;
+			line += c == '\n';
+		} else if (end) {
+			break;
+		} else if (c == '#' && !in_word) {
+			while (i + 1 < len && text[i + 1] != '\n')
+				i++;
+		} else if (c == '\\') {
+			if (i + 1 < len && text[i + 1] == '\n') {
+				i++;
+				line++;
+			} else if (i + 1 < len) {
+				word[n++] = text[++i];
+				in_word = true;
+			}
+		} else if (c == '\'' || c == '"') {
+			size_t from = i++;
+			in_word = true;
+			while (i < len && text[i] != c) {
+				if (c == '"' && text[i] == '\\' && i + 1 < len && strchr("\"\\$`", text[i + 1]))
+					i++;
+				line += text[i] == '\n';
+				word[n++] = text[i++];
+			}
+			if (i >= len)
+				return mf_fail_at(err, MF_EINPUT, path, line, NULL, "the quote at byte %zu is never closed", from + 1);
+		} else if (c != ' ' && c != '\t' && c != '\r' && c != '&') {
+			word[n++] = c;
+			in_word = true;
+		}
+		if (end)
+			break;
+		i++;
+	}
+	return words->failed || env->failed ? mf_fail(err, MF_ENOMEM, "out of memory") : MF_OK;
+}
+
+static mf_status take_json(mf_arena *arena, const mf_doc *d, struct list *words, struct list *env, mf_err *err)
+{
+	const mf_node *argv = d->root->kind == MF_LIST ? d->root : mf_node_get(d->root, "argv");
+	const mf_node *map = d->root->kind == MF_MAP ? mf_node_get(d->root, "env") : NULL;
+
+	if (!argv || argv->kind != MF_LIST)
+		return mf_fail_at(err, MF_EINPUT, d->name, d->root->line, "argv", "expected a list of strings");
+	for (const mf_node *a = argv->first; a; a = a->next) {
+		if (a->kind != MF_STRING && a->kind != MF_NUMBER)
+			return mf_fail_at(err, MF_EINPUT, d->name, a->line, "argv", "expected a list of strings");
+		list_add(words, mf_arena_strdup(arena, a->text));
+	}
+	for (const mf_node *e = map ? map->first : NULL; e; e = e->next) {
+		mf_buf text = MF_BUF_INIT;
+		mf_buf_printf(&text, "%s=%s", e->key ? e->key : "", e->text);
+		list_add(env, mf_arena_strdup(arena, mf_buf_text(&text)));
+		mf_buf_dispose(&text);
+	}
+	return words->failed || env->failed ? mf_fail(err, MF_ENOMEM, "out of memory") : MF_OK;
+}
+
+mf_status mf_command_read_file(mf_command *out, const char *path, mf_intern *intern, mf_err *err)
+{
+	mf_buf text = MF_BUF_INIT;
+	mf_doc doc = {0};
+	struct list words = {0}, env = {0};
+	mf_arena *arena = mf_arena_new();
+	mf_status st;
+	size_t skip = 0;
+
+	memset(out, 0, sizeof(*out));
+	if (!arena)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	if ((st = mf_file_read(&text, path, COMMAND_MAX_BYTES, err)) < 0)
+		goto done;
+	while (skip < text.len && strchr(" \t\r\n", text.data[skip]))
+		skip++;
+	if (skip < text.len && (text.data[skip] == '{' || text.data[skip] == '[')) {
+		if ((st = mf_doc_parse_json(&doc, path, text.data, text.len, err)) >= 0)
+			st = take_json(arena, &doc, &words, &env, err);
+	} else if (text.len && memchr(text.data, '\0', text.len)) {
+		for (size_t i = 0; i < text.len; i += strlen(text.data + i) + 1)
+			list_add(&words, mf_arena_strdup(arena, text.data + i));
+		st = words.failed ? mf_fail(err, MF_ENOMEM, "out of memory") : MF_OK;
+	} else {
+		st = split_shell(arena, path, mf_buf_text(&text), text.len, &words, &env, err);
+	}
+	if (st < 0)
+		goto done;
+	if (!words.n) {
+		st = mf_fail_at(err, MF_EINPUT, path, 0, NULL, "holds no command");
+		goto done;
+	}
+	st = mf_command_read(out, words.items, words.n, env.items, env.n, intern, err);
+	if (st < 0 && err && !err->file[0])
+		snprintf(err->file, sizeof(err->file), "%s", path);
+done:
+	free((void *)words.items);
+	free((void *)env.items);
+	mf_doc_dispose(&doc);
+	mf_buf_dispose(&text);
+	mf_arena_free(arena);
+	return st;
+}
