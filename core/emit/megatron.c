@@ -33,8 +33,6 @@ static void model_facts(struct mf_megatron_facts *f, const mf_model *m)
 	/* Within the original range YaRN only changes frequencies, not shapes: plain rope costs the same. */
 	if (m->yarn && m->attention == MF_GQA && m->rope_original_positions != 0 && f->seq > m->rope_original_positions)
 		refuse_model(f, MF_R_MODEL_YARN_GQA, 2, f->seq, m->rope_original_positions);
-	if (m->qk_norm_whole)
-		refuse_model(f, MF_R_MODEL_QK_NORM_WHOLE, 0, 0, 0);
 	if (m->window && m->window_layers && full && m->layers % full != 0)
 		refuse_model(f, MF_R_MODEL_WINDOW, 2, m->window_layers, m->layers);
 	if (m->mlp_bias && !m->linear_bias)

@@ -137,7 +137,8 @@ static void write_attention(const struct mf_emitter *e, mf_sink *s)
 			mf_arg_int(s, "--num-query-groups", m->kv_heads);
 		}
 		mf_arg_int(s, "--kv-channels", m->head_dim);
-		if (m->qk_norm)
+		/* By head, also where the model's norm spans all heads: the one form there is, and it costs the same. */
+		if (m->qk_norm || m->qk_norm_whole)
 			mf_arg(s, "--qk-layernorm");
 	}
 	mf_arg2(s, "--position-embedding-type", "rope");

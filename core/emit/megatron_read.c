@@ -305,6 +305,7 @@ static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
 	m->routed_scaling = a->topk_scaling;
 	if (a->experts) {
 		m->experts = a->experts;
+		m->mlp_bias = m->linear_bias;
 		m->topk = a->topk;
 		m->moe_ffn = a->moe_ffn ? a->moe_ffn : a->ffn;
 		m->shared_ffn = a->shared;

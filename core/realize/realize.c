@@ -134,6 +134,8 @@ const mf_boundary mf_boundaries[] = {
 	FAMILY("mcore.Q", "Megatron: precision", "toolchain / parse and config"),
 	FAMILY("mcore.I", "Megatron: implementation of the layers", "toolchain / model build"),
 	FAMILY("mcore.D", "Megatron: data and length of the run", "toolchain / parse"),
+	FAMILY("mcore.X", "Megatron: fused losses", "toolchain / parse"),
+	FAMILY("te", "Transformer Engine: shapes and GPUs of low-precision GEMMs", "toolchain / first forward"),
 	FAMILY("sglang.A", "SGLang: parse and basic sizes", "toolchain / parse and pre-launch"),
 	FAMILY("sglang.D", "SGLang: data parallelism and DP attention", "toolchain / post-init and pre-launch"),
 	FAMILY("sglang.C", "SGLang: context parallelism and MoE data parallelism", "toolchain / post-init"),

@@ -70,7 +70,7 @@ static values pp_values(const mf_inputs *in, uint32_t world)
 static values cp_values(const mf_inputs *in, mf_space space)
 {
 	const uint32_t seq = in->workload->phase == MF_TRAIN ? in->workload->seq : in->workload->input_tokens;
-	const uint32_t piece = space == MF_SPACE_WIDE ? 1024 : 4096;
+	const uint32_t piece = space == MF_SPACE_WIDE ? 2048 : 4096;
 	values l = {.n = 0};
 
 	add(&l, 1);
@@ -87,24 +87,23 @@ static values etp_values(const mf_inputs *in, mf_space space, uint32_t tp)
 
 	add(&l, 0);
 	if (in->model->experts && space != MF_SPACE_PAPER)
-		for (uint32_t e = 1; e <= (space == MF_SPACE_WIDE ? 8u : 1u); e *= 2)
-			if (e != tp)
-				add(&l, e);
+		for (uint32_t e = 1; e < tp; e *= space == MF_SPACE_WIDE ? 2 : tp)
+			add(&l, e);
 	return l;
 }
 
 static values dispatcher_values(const mf_inputs *in, mf_space space, bool sharded)
 {
-	const bool wide = space == MF_SPACE_WIDE;
 	values l = {.n = 0};
 
 	add(&l, MF_DISP_ALLTOALL);
-	if (!in->model->experts || space == MF_SPACE_PAPER || (!wide && !sharded))
+	if (!in->model->experts || space == MF_SPACE_PAPER || !sharded)
 		return l;
 	add(&l, MF_DISP_ALLGATHER);
-	if (wide || in->stack->deepep)
+	/* A package the stack lacks would only add its refusal to every layout. */
+	if (in->stack->deepep)
 		add(&l, MF_DISP_DEEPEP);
-	if (wide || in->stack->hybridep)
+	if (in->stack->hybridep)
 		add(&l, MF_DISP_HYBRIDEP);
 	return l;
 }
@@ -158,12 +157,11 @@ static values recompute_values(const mf_inputs *in, mf_space space)
 		add(&l, recompute_pack(MF_RECOMPUTE_FULL, 0, 1));
 		return l;
 	}
-	/* One module, two, or all of them: larger subsets lie between these in memory and time. */
-	for (unsigned set = 1; set < 128; set++) {
-		const bool small = __builtin_popcount(set) <= 2;
-		if ((set & ~all) == 0 && (small || set == all) && set != MF_RC_CORE_ATTN)
-			add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, set, 1));
-	}
+	/* Each module alone, and all of them but the whole MoE layer, which swallows its parts: other subsets lie between. */
+	for (unsigned bit = 1; bit < 128; bit <<= 1)
+		if (bit & all && bit != MF_RC_CORE_ATTN)
+			add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, bit, 1));
+	add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, all & ~(unsigned)MF_RC_MOE, 1));
 	for (unsigned n = 1; n <= 2; n++)
 		add(&l, recompute_pack(MF_RECOMPUTE_FULL, 0, n));
 	return l;
@@ -234,7 +232,7 @@ static void train_shapes(mf_space_set *s, const mf_model *m, mf_space space, siz
 		return;
 
 	split splits[8];
-	const size_t n = uneven_splits(layers, pp, space == MF_SPACE_WIDE ? 6 : 2, splits);
+	const size_t n = uneven_splits(layers, pp, space == MF_SPACE_WIDE ? 4 : 2, splits);
 	for (size_t i = 0; i < n; i++) {
 		const split *u = &splits[i];
 		add_both(s, j, MF_1F1B, 1, u->first, u->last);
@@ -246,12 +244,11 @@ static void train_shapes(mf_space_set *s, const mf_model *m, mf_space space, siz
 
 static void train_keeps(mf_space_set *s)
 {
-	mf_keep *k = s->keeps[0];
-	const uint8_t sharding[] = {MF_ZERO1, MF_ZERO1_OFFLOAD, MF_FSDP};
-	const uint8_t stage[] = {1, 1, 3};
+	static const uint8_t sharding[] = {MF_ZERO1, MF_ZERO1_OFFLOAD, MF_FSDP};
+	static const uint8_t stage[] = {1, 1, 3};
 
 	for (size_t i = 0; i < MF_COUNT(sharding); i++)
-		k[s->n_keeps[0]++] = (mf_keep){.sharding = sharding[i], .zero_stage = stage[i]};
+		s->keeps[0][s->n_keeps[0]++] = (mf_keep){.sharding = sharding[i], .zero_stage = stage[i]};
 }
 
 static void serve_keeps(mf_space_set *s, const mf_inputs *in, mf_space space, size_t set)
