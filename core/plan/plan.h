@@ -308,6 +308,8 @@ typedef struct mf_plan_dim {
 } mf_plan_dim;
 /** Table of dimensions; ends with a NULL name. */
 extern const mf_plan_dim mf_plan_dims[];
+/** Value of a dimension (an index of mf_plan_dims) as the plan stores it: a number, or a value of its choices. */
+uint16_t mf_dim_get(const mf_plan *p, int dim);
 
 #define MF_PLAN_TEXT_MAX 512
 /**
