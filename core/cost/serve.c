@@ -6,8 +6,47 @@
 #include "serve_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+/* ---- state --------------------------------------------------------------------------------------------------------- */
+
+#define POPULARITY_STEPS 8
+#define MEMO_SLOTS 4096
+
+struct answer {
+	mf_plan key;  /* the fields that time depends on, the others zero; tp 0 marks an empty slot */
+	mf_time time; /* before tax */
+};
+
+/* Runners, expert maps and kernels of one layout share their time, so a search asks the same question many times over. */
+struct mf_serve_state {
+	double log_miss[POPULARITY_STEPS]; /* ln of the chance that one token misses an expert, by popularity */
+	struct answer memo[MEMO_SLOTS];    /* by hash of the key; a later one replaces an earlier */
+};
+
+/* Popularity is log-uniform over a ratio r: the chance that a token picks the expert at u of the range. */
+mf_status mf_serve_state_new(mf_cost *c, mf_err *err)
+{
+	struct mf_serve_state *s = calloc(1, sizeof *s);
+	const mf_model *m = c->in.model;
+	double r = mf_k(c, MF_C_S_SKEW), mean = r > 1.001 ? (r - 1) / log(r) : 1;
+
+	if (!s)
+		return mf_fail(err, MF_ENOMEM, "out of memory for the serving model");
+	for (int i = 0; i < POPULARITY_STEPS && m->experts; i++) {
+		double u = (2 * i + 1) / (2.0 * POPULARITY_STEPS);
+
+		s->log_miss[i] = log(1 - fmin(1, m->topk / (double)m->experts * (r > 1.001 ? pow(r, u) : 1) / mean));
+	}
+	c->serve = s;
+	return MF_OK;
+}
+
+void mf_serve_state_free(struct mf_serve_state *s)
+{
+	free(s);
+}
 
 /* ---- curves -------------------------------------------------------------------------------------------------------- */
 
@@ -49,14 +88,14 @@ static double gemm(const mf_cost *c, enum precision type, double m, double n, do
 	return g[0] + g[1] * k / 1024 + hypot(memory, math);
 }
 
-/* Expected distinct experts hit by `tokens` when popularity is log-uniform over a ratio r. */
-static double active_experts(double experts, double topk, double tokens, double r)
+/* Expected distinct experts hit by `tokens`. */
+static double active_experts(const mf_cost *c, double tokens)
 {
-	double mean = (r - 1) / log(r), hit = 0;
+	double hit = 0;
 
-	for (int i = 0; i < 8; i++)
-		hit += 1 - pow(1 - fmin(1, topk / experts * pow(r, (2 * i + 1) / 16.0) / mean), tokens);
-	return experts * hit / 8;
+	for (int i = 0; i < POPULARITY_STEPS; i++)
+		hit += 1 - exp(tokens * c->serve->log_miss[i]);
+	return c->in.model->experts * hit / POPULARITY_STEPS;
 }
 
 /* Load of the slowest expert-parallel rank over the mean: spread of popularity, sampling, and the workload's own skew. */
@@ -66,7 +105,7 @@ static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 	double r = mf_k(c, MF_C_S_SKEW), local = c->in.model->experts / (double)z->ep, cv2, x = 1;
 
 	if (z->ep > 1) {
-		cv2 = fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1);
+		cv2 = r > 1.001 ? fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1) : 0;
 		x = 1 + 0.8 * sqrt(2 * log(z->ep)) * sqrt(cv2 / local + 1 / fmax(slots / z->ep, 1));
 	}
 	if (w->n_load_bins == c->in.model->experts && z->ep > 1) {
@@ -99,7 +138,7 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	const double *g = curve(c, rows[m->quant].first);
 	mf_dtype type = rows[m->quant].type;
 	double h = m->hidden, width = m->moe_ffn / (double)z->mtp, slots = tokens * m->topk, imb = imbalance(c, z, slots);
-	double active = active_experts(m->experts, m->topk, tokens, mf_k(c, MF_C_S_SKEW)) / z->ep, mine, rows16, foreign;
+	double active = active_experts(c, tokens) / z->ep, mine, rows16, foreign;
 	double up = m->gated ? 3 : 2, weights, math, traffic;
 
 	if (isnan(g[0])) {
@@ -143,23 +182,39 @@ static double prefill_attention(const mf_cost *c, const mf_serve_shape *z, doubl
 		+ 4 * z->heads * hd * pairs / (peak(c, MF_BF16) * g[2] * sqrt(fmin(1, hd / 128))) + io / (hbm(c) * g[3]);
 }
 
+/* Share of the bus rate that the cluster's NVLink leaves, against the link the tables were measured on. */
+static double link_share(const mf_cost *c)
+{
+	return fmin(1, c->in.cluster->link_gbps / mf_k(c, MF_C_S_LINK_REF));
+}
+
+static double nic(const mf_cost *c) { return c->in.cluster->nic_gbps * 1e3 * mf_k(c, MF_C_S_NIC_FRAC); }
+
 static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
 {
-	const double *g = curve(c, n == 2 ? MF_C_S_AR2 : n == 4 ? MF_C_S_AR4 : MF_C_S_AR8);
+	const mf_cluster *cl = c->in.cluster;
+	bool pcie = cl->fabric == MF_FABRIC_PCIE;
+	const double *g = curve(c, pcie ? MF_C_S_PAR : n == 2 ? MF_C_S_AR2 : n <= 4 ? MF_C_S_AR4 : MF_C_S_AR8);
 	double t;
 
 	if (n <= 1)
 		return 0;
-	t = g[0] + g[2] * sqrt(bytes) + 2 * bytes * (n - 1) / n / (g[1] * 1e6);
-	return n > c->in.cluster->nvlink_domain && n > c->in.cluster->gpus_per_node ? t + 2 * bytes / (mf_k(c, MF_C_S_NIC_TBPS) * 1e6) : t;
+	t = g[0] + g[2] * sqrt(bytes) + 2 * bytes * (n - 1) / n / (g[1] * 1e6 * (pcie ? 1 : link_share(c)));
+	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + 2 * bytes / nic(c) : t;
 }
 
 /* All-gather or reduce-scatter; `bytes` is the whole gathered buffer. */
 static double gather(const mf_cost *c, mf_const_id first, uint32_t n, double bytes)
 {
-	const double *g = curve(c, first);
+	const mf_cluster *cl = c->in.cluster;
+	bool pcie = cl->fabric == MF_FABRIC_PCIE;
+	const double *g = curve(c, pcie ? MF_C_S_PAG : first);
+	double t;
 
-	return n <= 1 ? 0 : g[0] + g[1] * n + g[3] * sqrt(bytes) + bytes * (n - 1) / n / (g[2] * 1e6);
+	if (n <= 1)
+		return 0;
+	t = g[0] + g[1] * n + g[3] * sqrt(bytes) + bytes * (n - 1) / n / (g[2] * 1e6 * (pcie ? 1 : link_share(c)));
+	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + bytes / nic(c) : t;
 }
 
 static double small(const mf_cost *c, double kernels, double bytes)
@@ -170,22 +225,22 @@ static double small(const mf_cost *c, double kernels, double bytes)
 static double deepep(const mf_cost *c, const mf_serve_shape *z, double tokens, bool low_latency)
 {
 	const mf_model *m = c->in.model;
-	double nodes = z->nodes, nic = mf_k(c, MF_C_S_NIC_TBPS) * 1e6, h = m->hidden;
+	double nodes = z->nodes, h = m->hidden, rate = 1e6 * link_share(c);
 
 	if (low_latency) {
 		const double *g = curve(c, MF_C_S_LL);
-		double pairs = tokens * h * m->topk, wire = nodes > 1 ? 27 + 3 * pairs * (1 - 1 / nodes) / nic : 0;
+		double pairs = tokens * h * m->topk, wire = nodes > 1 ? 27 + 3 * pairs * (1 - 1 / nodes) / nic(c) : 0;
 
-		return g[0] + g[2] + fmax(pairs / (g[1] * 1e6) + 2 * pairs / (g[3] * 1e6), wire);
+		return g[0] + g[2] + fmax(pairs / (g[1] * rate) + 2 * pairs / (g[3] * rate), wire);
 	} else {
 		const double *g = curve(c, MF_C_S_NORMAL);
 		double ranks = fmin(8, z->n), fan = ranks * (1 - pow(1 - 1 / ranks, m->topk));
-		double t = g[0] + g[2] + tokens * h * fan * (1 / (g[1] * 1e6) + 2 / (g[3] * 1e6));
+		double t = g[0] + g[2] + tokens * h * fan * (1 / (g[1] * rate) + 2 / (g[3] * rate));
 
 		if (nodes > 1) {
 			double visited = nodes * (1 - pow(1 - 1 / nodes, m->topk)) * (1 - 1 / nodes);
 
-			t = fmax(t, g[0] + g[2] + 60 + tokens * h * visited * 3 / nic);
+			t = fmax(t, g[0] + g[2] + 60 + tokens * h * visited * 3 / nic(c));
 		}
 		return t;
 	}
@@ -205,6 +260,7 @@ struct pass {
 struct load {
 	double batch, context;
 	double prompts, prompt_tokens, cached; /* prompts of prompt_tokens each */
+	double group;                          /* tokens of all attention ranks together */
 };
 
 static enum precision dense_type(const mf_model *m)
@@ -254,24 +310,31 @@ static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const s
 	return t / z->cp;
 }
 
-static double exchange(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, bool prompt)
+/* All-gather of the tokens of every attention rank, reduce-scatter of what the layer made of them. */
+static double gather_scatter(const mf_cost *c, const mf_serve_shape *z, double group, double bytes)
+{
+	double h = c->in.model->hidden;
+
+	return gather(c, MF_C_S_AG, z->n, group * h * bytes) + gather(c, MF_C_S_RS, z->n, group * h * 2);
+}
+
+static double exchange(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, double group, bool prompt)
 {
 	const mf_model *m = c->in.model;
-	double group = tokens * z->dp, h = m->hidden;
 
 	if (p->a2a != MF_A2A_NONE)
 		return deepep(c, z, group / z->n, p->deepep_mode == MF_DM_LOW_LATENCY || (p->deepep_mode == MF_DM_AUTO && !prompt));
 	if (z->dp == 1)
-		return all_reduce(c, z->n, 2 * tokens * h);
-	return gather(c, MF_C_S_AG, z->n, group * h * mf_serve_dense_bytes(m)) + gather(c, MF_C_S_RS, z->n, group * h * 2);
+		return all_reduce(c, z->n, 2 * tokens * m->hidden);
+	return gather_scatter(c, z, group, m->quant == MF_QUANT_FP8_BLOCK ? 1 : m->quant == MF_QUANT_NVFP4 ? 0.5625 : 2);
 }
 
-static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
+static void price_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
 {
 	const mf_model *m = c->in.model;
 	enum precision type = dense_type(m);
-	double n = l->prompts * l->prompt_tokens, tokens = fmax(1, l->batch + n), h = m->hidden;
-	double moe = m->moe_layers, dense = m->layers - moe, rows = l->batch + l->prompts, vocab = m->vocab, shared_tp, comm;
+	double n = l->prompts * l->prompt_tokens, tokens = fmax(1, l->batch + n), group = fmax(tokens, l->group), h = m->hidden;
+	double moe = m->moe_layers, dense = m->layers - moe, rows = l->batch + l->prompts, vocab = m->vocab, width, wide;
 	bool prompt = n > 0;
 
 	memset(out, 0, sizeof *out);
@@ -280,17 +343,21 @@ static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 		out->part[PART_ATTENTION] += m->window_layers * attention_layer(c, z, l, true);
 	if (moe > 0) {
 		out->part[PART_EXPERTS] = moe * (gemm(c, BF16, tokens, m->experts, h) + 3.5
-			+ experts_us(c, p, z, tokens * z->dp / z->moe_dp));
-		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, prompt);
+			+ experts_us(c, p, z, group / z->moe_dp));
+		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, group, prompt);
 	}
+	/* Split over the whole stage and fed the gathered tokens under attention DP; whole and local behind an all-to-all. */
 	if (m->shared_ffn) {
-		shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
+		width = p->a2a != MF_A2A_NONE ? m->shared_ffn : m->shared_ffn / (double)z->n;
+		wide = p->a2a == MF_A2A_NONE ? group : tokens;
 		out->part[PART_SHARED] = moe * (prompt ? 1 : mf_k(c, MF_C_S_SHARED))
-			* (gemm(c, type, tokens, 2 * m->shared_ffn / shared_tp, h) + gemm(c, type, tokens, h, m->shared_ffn / shared_tp));
+			* (gemm(c, type, wide, 2 * width, h) + gemm(c, type, wide, h, width));
 	}
-	if (dense > 0)
-		out->part[PART_DENSE] = dense * (gemm(c, type, tokens, 2.0 * m->ffn / z->tp, h)
-			+ gemm(c, type, tokens, h, m->ffn / (double)z->tp) + all_reduce(c, z->tp, 2 * tokens * h));
+	if (dense > 0) {
+		width = m->ffn / (double)z->n;
+		out->part[PART_DENSE] = dense * (gemm(c, type, group, 2 * width, h) + gemm(c, type, group, h, width)
+			+ (z->dp > 1 ? gather_scatter(c, z, group, 2) : all_reduce(c, z->n, 2 * tokens * h)));
+	}
 	out->part[PART_TP] = m->layers * all_reduce(c, z->tp, 2 * tokens * h);
 	if (m->qk_norm_whole && z->tp > 1)
 		out->part[PART_TP] += m->layers * (all_reduce(c, z->tp, 8 * tokens) + 3 * mf_k(c, MF_C_S_SMALL_US));
@@ -299,17 +366,36 @@ static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 		+ small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US)
 		+ (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
 	if (z->pp > 1)
-		out->part[PART_PIPE] = 2.0 * (z->pp - 1) * (10 + 2 * tokens * h / (c->in.cluster->link_gbps * 0.7e3));
+		out->part[PART_PIPE] = 2 * (10 + 2 * tokens * h / (c->in.cluster->fabric == MF_FABRIC_PCIE ? 0.05e6 : 0.3e6 * link_share(c)));
 	if (!prompt && p->graph == MF_GRAPH_OFF)
 		out->part[PART_LAUNCH] = m->layers * mf_k(c, MF_C_S_EAGER_US);
-	for (int i = 0; i < PART_HIDDEN; i++)
-		out->total += out->part[i];
-	if (p->overlap) {
-		/* Two halves take turns: what is shorter hides behind what is longer, but for a rest. */
-		comm = out->part[PART_EXCHANGE];
-		out->part[PART_HIDDEN] = -(fmin(comm, out->total - comm) * (1 - mf_k(c, MF_C_S_TBO)));
-		out->total += out->part[PART_HIDDEN];
+}
+
+/* A pass, in two halves that take turns when the plan overlaps them: the shorter of compute and exchange hides. */
+static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
+{
+	bool halves = p->overlap && l->prompts <= 0;
+	double comm, compute = 0, rest = 0;
+	struct load half = *l;
+
+	if (halves) {
+		half.batch /= 2;
+		half.group /= 2;
 	}
+	price_pass(c, p, z, &half, out);
+	for (int i = 0; halves && i < PART_HIDDEN; i++)
+		out->part[i] *= 2;
+	if (p->overlap) {
+		comm = out->part[PART_EXCHANGE];
+		for (int i = 0; i < PART_HIDDEN; i++)
+			compute += i == PART_EXCHANGE ? 0 : out->part[i];
+		/* Decode pays a rest of one half's exchange; a prompt's pieces are long enough to hide it. */
+		if (halves)
+			rest = mf_k(c, MF_C_S_TBO) * comm / 2;
+		out->part[PART_HIDDEN] = rest - fmin(comm, compute);
+	}
+	for (int i = 0; i < PART_COUNT; i++)
+		out->total += out->part[i];
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------------------------ */
@@ -317,41 +403,72 @@ static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 struct loop {
 	struct pass decode, prompt;
 	double batch;                 /* running requests on a rank */
-	double prompt_us, tpot_us, ttft_us, tokens_per_us;
+	double running;               /* of the engine */
+	double stall_us, tpot_us;     /* prompts in the way of a token; with the decode pass */
+	double prompt_us, wait_us, front_us, queue_us, ttft_us; /* TTFT and its parts */
+	double tokens_per_us;
 };
 
+/* All pieces of one long prompt, `ranks` of them going at once over the attention ranks. */
+static double whole_prompt(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, double chunk, double ranks,
+	struct pass *last)
+{
+	double t = 0;
+
+	for (double done = 0; done < tokens; done += chunk) {
+		double n = fmin(chunk, tokens - done);
+		struct load l = {.prompts = 1, .prompt_tokens = n, .cached = done, .group = n * ranks};
+
+		run_pass(c, p, z, &l, last);
+		t += last->total;
+	}
+	return t;
+}
+
+/*
+ * A closed loop of `concurrency` requests of equal lengths. SGLang runs prompts alone, so every prompt pass stalls the
+ * decode of all; prompts that are ready together share a pass, as many as fit the chunk, and all attention ranks go at once.
+ */
 static void run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, struct loop *o)
 {
 	const mf_workload *w = c->in.workload;
-	double in = w->input_tokens, out = w->output_tokens, total = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1));
-	double wanted = fmax(1, total / z->dp), room, chunk = mf_serve_chunk(c, p, z), pieces, host, stall, cycle, rho, burst;
+	double in = w->input_tokens, out = w->output_tokens, clients = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1));
+	double wanted = fmax(1, clients / z->dp), chunk = mf_serve_chunk(c, p, z), ranks, grouped, alone, a_prompt, others, cycle, rho;
+	double burst;
 	struct load load = {0};
+	struct pass pass;
 
-	room = (b->room - b->kv_request) / fmax(1, b->kv_token * (in + mf_k(c, MF_C_S_RESERVE) * out));
-	o->batch = fmax(1, fmin(fmin(wanted, room), 2048));
-	total = fmin(total, o->batch * z->dp);
+	o->batch = fmin(wanted, b->room / (b->kv_request + b->kv_token * (in + mf_k(c, MF_C_S_RESERVE) * out)));
+	o->batch = fmax(1, fmin(o->batch, 2048));
+	o->running = fmin(clients, o->batch * z->dp);
 	load.batch = o->batch;
 	load.context = in + out / 2;
+	load.group = o->running;
 	run_pass(c, p, z, &load, &o->decode);
 
-	/* Prompts run alone under SGLang: long ones in pieces, short ones grouped to a chunk. */
-	pieces = fmax(1, ceil(in / chunk));
-	load = (struct load){0, 0, fmax(1, floor(chunk / in)), in / pieces, in * (pieces - 1) / pieces / 2};
-	load.prompts = pieces > 1 ? 1 : fmin(load.prompts, fmax(1, o->batch));
-	run_pass(c, p, z, &load, &o->prompt);
-	o->prompt_us = o->prompt.total * pieces / load.prompts;
-	stall = o->prompt_us;
-	o->tpot_us = o->decode.total + fmax(0, total - 1) * stall / (fmin(z->dp, total) * out);
-	cycle = o->prompt_us + out * o->tpot_us;
-	rho = fmin(0.98, fmax(0, total - 1) * o->prompt_us / (fmin(z->dp, total) * cycle));
-	burst = fmax(0, total / fmin(z->dp, total) - 1) / 2 * o->prompt_us / mf_k(c, MF_C_S_WAVES);
-	host = mf_k(c, MF_C_S_HOST_MS) * 1e3 * c->in.model->layers * (1 + total / 40.0);
-	o->ttft_us = o->prompt.total * pieces + o->decode.total / 2 + rho * o->prompt_us / (2 * (1 - 0.7 * rho)) + burst
-		+ mf_k(c, MF_C_S_REQUEST_MS) * 1e3 + host;
-	if (o->batch < wanted)
-		o->ttft_us += mf_k(c, MF_C_S_QUEUE) * (wanted - o->batch) / o->batch * cycle;
+	ranks = fmin(z->dp, o->running);
+	alone = whole_prompt(c, p, z, in, chunk, ranks, &o->prompt);
+	grouped = fmin(floor(fmin(wanted, fmax(1, chunk / in)) + 0.5), fmax(1, floor(wanted)));
+	a_prompt = alone / ranks;
+	burst = (wanted - 1) / 2 * alone;
+	if (grouped > 1) {
+		load = (struct load){.prompts = grouped, .prompt_tokens = in, .group = in * grouped * ranks};
+		run_pass(c, p, z, &load, &pass);
+		a_prompt = pass.total / (grouped * ranks);
+		burst = (wanted / grouped + 1) / 2 * pass.total - alone;
+	}
+	others = fmax(0, o->running - 1);
+	o->stall_us = others * a_prompt / out;
+	o->tpot_us = o->decode.total + o->stall_us;
+	cycle = alone + out * o->tpot_us;
+	rho = fmin(0.95, others * alone / (ranks * cycle));
+	o->wait_us = o->decode.total / 2 + rho * alone / (2 * (1 - 0.7 * rho)) + fmax(0, burst) / mf_k(c, MF_C_S_WAVES);
+	o->prompt_us = alone;
+	o->front_us = mf_k(c, MF_C_S_REQUEST_MS) * 1e3 + mf_k(c, MF_C_S_HOST_MS) * 1e3 * c->in.model->layers * (1 + clients / 40);
+	o->queue_us = o->batch + 0.5 < wanted ? mf_k(c, MF_C_S_QUEUE) * (wanted - o->batch) / o->batch * cycle : 0;
+	o->ttft_us = o->prompt_us + o->wait_us + o->front_us + o->queue_us;
 	/* pp micro-batches are in the pipe at once, less its fill and drain. */
-	o->tokens_per_us = total * out / cycle * z->pp * z->pp / (2.0 * z->pp - 1);
+	o->tokens_per_us = o->running * out / cycle * z->pp * z->pp / (2.0 * z->pp - 1);
 }
 
 static const struct { const char *name, *formula; mf_const_id consts[4]; uint8_t n; } parts[PART_COUNT] = {
@@ -366,9 +483,9 @@ static const struct { const char *name, *formula; mf_const_id consts[4]; uint8_t
 		{MF_C_S_AG, MF_C_S_RS, MF_C_S_LL, MF_C_S_NORMAL}, 4},
 	[PART_SMALL] = {"small kernels", "n x small_kernel_us + 16 T h / (share of hbm)", {MF_C_S_SMALL_US, MF_C_S_SMALL_N}, 2},
 	[PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US}, 1},
-	[PART_PIPE] = {"pipeline transfers", "2 (pp-1) (10 us + 2 T h / link)", {0}, 0},
+	[PART_PIPE] = {"pipeline transfers", "2 (10 us + 2 T h / 0.3 TB/s), the link's share of it", {0}, 0},
 	[PART_LAUNCH] = {"kernel launches", "layers x eager_layer_us without CUDA graphs", {MF_C_S_EAGER_US}, 1},
-	[PART_HIDDEN] = {"hidden by two-batch overlap", "-(1 - rest) x min(exchange, everything else)", {MF_C_S_TBO}, 1},
+	[PART_HIDDEN] = {"hidden by two-batch overlap", "rest x half exchange - min(exchange, everything else), of two half batches", {MF_C_S_TBO}, 1},
 };
 
 static void explain_pass(const struct pass *pass, const char *inputs, bool extrapolated, mf_explain *ex)
@@ -386,13 +503,53 @@ static void explain_pass(const struct pass *pass, const char *inputs, bool extra
 	}
 }
 
-void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+static void ttft_term(mf_explain *ex, const char *name, double us, const char *formula, const char *inputs, mf_const_id a,
+	mf_const_id b)
+{
+	mf_term *t = mf_explain_term(ex, name, us / 1e3, formula);
+
+	snprintf(t->inputs, sizeof t->inputs, "%s", inputs);
+	t->consts[t->n_consts++] = a;
+	if (b != a)
+		t->consts[t->n_consts++] = b;
+}
+
+static mf_plan memo_key(const mf_plan *p)
+{
+	mf_plan k = {0};
+
+	k.tp = p->tp;
+	k.cp = p->cp;
+	k.pp = p->pp;
+	k.ep = p->ep;
+	k.moe_dp = p->moe_dp;
+	k.replicas = p->replicas;
+	k.prefill_chunk = p->prefill_chunk;
+	k.redundant = p->redundant;
+	k.overlap = p->overlap;
+	k.a2a = p->a2a;
+	k.deepep_mode = p->deepep_mode;
+	k.graph = p->graph;
+	return k;
+}
+
+static struct answer *memo_slot(struct mf_serve_state *s, const mf_plan *key)
+{
+	uint64_t words[(sizeof *key + 7) / 8] = {0}, h = 0;
+
+	memcpy(words, key, sizeof *key);
+	for (size_t i = 0; i < MF_COUNT(words); i++)
+		h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
+	return &s->memo[(h >> 40) % MEMO_SLOTS];
+}
+
+static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
 {
 	const mf_model *m = c->in.model;
 	mf_serve_shape z;
 	mf_serve_bytes b;
 	struct loop loop;
-	double tax = mf_k(c, MF_C_TAX_SERVE), gpus, tokens_per_expert;
+	double gpus, tokens_per_expert;
 
 	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
 	if (!mf_serve_shape_of(c, p, &z) || !c->in.workload->output_tokens || !c->in.workload->input_tokens)
@@ -401,15 +558,13 @@ void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	run_loop(c, p, &z, &b, &loop);
 	gpus = (double)z.n * z.pp;
 	out->throughput = loop.tokens_per_us * 1e6 / gpus;
-	if (c->opts.tax && p->kernel && !isnan(tax))
-		out->throughput /= 1 + tax;
 	out->step_ms = loop.decode.total / 1e3;
 	out->ttft_ms = loop.ttft_us / 1e3;
 	out->tpot_ms = loop.tpot_us / 1e3;
 	out->hidden_fraction = p->overlap && loop.decode.part[PART_EXCHANGE] > 0
 		? -loop.decode.part[PART_HIDDEN] / loop.decode.part[PART_EXCHANGE] : 0;
 	out->bubble_fraction = z.pp > 1 ? (z.pp - 1.0) / (2.0 * z.pp - 1) : 0;
-	out->batch = loop.batch * z.dp;
+	out->batch = loop.running;
 	tokens_per_expert = m->experts ? loop.batch * z.dp * m->topk / m->experts : loop.batch;
 	out->extrapolated = mf_consts_extrapolated(c->k, c->in.cluster, dense_type(m) == BF16 ? MF_BF16 : MF_FP8, tokens_per_expert,
 		c->world);
@@ -419,7 +574,36 @@ void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u", loop.batch,
 			c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0, z.tp, z.dp, z.ep);
 		explain_pass(&loop.decode, inputs, out->extrapolated, ex);
-		mf_explain_term(ex, "prompt stalls", (loop.tpot_us - loop.decode.total) / 1e3,
-			"(running requests - 1) x prompt pass / (ranks x output tokens)");
+		mf_explain_term(ex, "prompt stalls", loop.stall_us / 1e3,
+			"(running requests - 1) x prompt pass / (prompts of the pass x output tokens)");
+		snprintf(inputs, sizeof inputs, "prompt of %u tokens, chunk %.0f, %.0f running", c->in.workload->input_tokens,
+			mf_serve_chunk(c, p, &z), loop.running);
+		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs, MF_C_S_CTX, MF_C_S_MLACTX);
+		ttft_term(ex, "ttft: wait", loop.wait_us, "decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs,
+			MF_C_S_WAVES, MF_C_S_WAVES);
+		ttft_term(ex, "ttft: host", loop.front_us, "request + host a layer x layers x (1 + concurrency/40)", inputs,
+			MF_C_S_REQUEST_MS, MF_C_S_HOST_MS);
+		if (loop.queue_us > 0)
+			ttft_term(ex, "ttft: no room", loop.queue_us, "queue x (wanted - batch)/batch x cycle", inputs, MF_C_S_QUEUE,
+				MF_C_S_RESERVE);
 	}
+}
+
+void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+{
+	double tax = mf_k(c, MF_C_TAX_SERVE);
+	mf_plan key = memo_key(p);
+	struct answer *a = memo_slot(c->serve, &key);
+
+	if (ex) {
+		untaxed_time(c, p, out, ex);
+	} else {
+		if (memcmp(&a->key, &key, sizeof key) != 0) {
+			untaxed_time(c, p, &a->time, NULL);
+			a->key = key;
+		}
+		*out = a->time;
+	}
+	if (c->opts.tax && p->kernel && !isnan(tax))
+		out->throughput /= 1 + tax;
 }

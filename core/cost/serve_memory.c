@@ -53,24 +53,24 @@ double mf_serve_dense_bytes(const mf_model *m)
 	}
 }
 
-/* Chunk and captured batch by card size, as the engine's table has them. */
-static void engine_defaults(double card_gib, double *chunk, double *graph_batch)
+/* Chunk and captured batch by card size and engine width, as the engine's table has them. */
+static void engine_defaults(double card_gib, uint32_t tp, double *chunk, double *graph_batch)
 {
-	static const struct { double below, chunk, graph; } rows[] = {
-		{20, 2048, 8}, {35, 2048, 80}, {60, 4096, 160}, {160, 8192, 512}, {INFINITY, 16384, 512}};
+	static const struct { double below, chunk, graph_narrow, graph; } rows[] = {{20, 2048, 8, 8}, {35, 2048, 24, 80},
+		{60, 4096, 32, 160}, {160, 8192, 256, 512}, {INFINITY, 16384, 512, 512}};
 	size_t i = 0;
 
 	while (card_gib >= rows[i].below)
 		i++;
 	*chunk = rows[i].chunk;
-	*graph_batch = rows[i].graph;
+	*graph_batch = tp < 4 ? rows[i].graph_narrow : rows[i].graph;
 }
 
 double mf_serve_chunk(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z)
 {
 	double chunk, graph;
 
-	engine_defaults(c->in.cluster->device_bytes / MF_GIB, &chunk, &graph);
+	engine_defaults(c->in.cluster->device_bytes / MF_GIB, z->n, &chunk, &graph);
 	if (p->prefill_chunk)
 		chunk = p->prefill_chunk * 256.0;
 	return fmax(1, floor(chunk / (z->dp > 1 ? z->dp : 1)));
@@ -81,7 +81,7 @@ static double reserve_bytes(const mf_cost *c, const mf_plan *p, const mf_serve_s
 {
 	double card = c->in.cluster->device_bytes / MF_GIB, chunk, graph, mib;
 
-	engine_defaults(card, &chunk, &graph);
+	engine_defaults(card, z->n, &chunk, &graph);
 	if (p->prefill_chunk)
 		chunk = p->prefill_chunk * 256.0;
 	graph = fmin(graph, fmax(1, c->in.workload->concurrency));
@@ -90,6 +90,8 @@ static double reserve_bytes(const mf_cost *c, const mf_plan *p, const mf_serve_s
 		mib += 2 * graph;
 	if (z->dp > 1)
 		mib += 3 * graph * z->dp + (graph > 300 ? 1.5 * graph * z->dp : 0);
+	if (c->in.model->attention == MF_MLA)
+		mib += 1536;
 	if (card > 60)
 		mib = fmax(mib, 10240);
 	if (p->a2a == MF_A2A_DEEPEP && p->graph == MF_GRAPH_FULL)
@@ -114,6 +116,7 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 {
 	const mf_model *m = c->in.model;
 	double eb = mf_serve_expert_bytes(m), db = mf_serve_dense_bytes(m), h = m->hidden, pp = z->pp, up = m->gated ? 3 : 2;
+	double tokens = (double)c->in.workload->input_tokens + c->in.workload->output_tokens;
 	double vocab = ceil(m->vocab / 64.0) * 64, kv = c->in.workload->fp8_kv ? 1 : 2, full, card, one;
 	uint32_t shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
 
@@ -133,7 +136,7 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 		double layer = z->kv_heads * (m->head_dim + m->v_dim) * kv;
 
 		o->kv_token = full * layer / pp;
-		o->kv_request = m->window_layers * layer * m->window / pp;
+		o->kv_request = m->window_layers * layer * fmin(m->window, tokens) / pp;
 	}
 	o->kv_token /= z->cp;
 	o->context = 0.6 * MF_GIB;
@@ -211,7 +214,11 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	mf_explain_line(ex, "weights.router", b.router, "E h, bf16, replicated");
 	mf_explain_line(ex, "weights.embedding", b.embedding, "embedding and head, vocabulary rounded to 64");
 	mf_explain_line(ex, "kv.cache", kv, "requests of a rank x tokens x KV bytes, at most the pool");
-	mf_explain_line(ex, "reserve", out->total_bytes - b.weights - kv, "1 - mem-fraction-static: activations, graphs, buffers; context");
+	if (!published) {
+		mf_explain_line(ex, "reserve", out->total_bytes - b.weights - kv - b.context,
+			"(1 - mem-fraction-static) of the card: activations, CUDA graphs, communication buffers");
+		mf_explain_line(ex, "context", b.context, "CUDA context and driver");
+	}
 	ex->stage_bytes[0] = out->total_bytes;
 	ex->n_stages = 1;
 }
