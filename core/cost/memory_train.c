@@ -64,11 +64,14 @@ void mf_train_memory_free(struct mf_train_memory *s)
 	free(s);
 }
 
-static uint64_t mix(uint64_t a, uint64_t b)
+/* Degrees sit in the high bits of a key, and multiplication carries only upwards: fold before it. */
+INLINE uint64_t mix(uint64_t a, uint64_t b)
 {
-	uint64_t h = (a ^ (b * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+	uint64_t h = a ^ b * 0x9e3779b97f4a7c15u;
 
-	return h ^ h >> 29;
+	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9u;
+	h = (h ^ h >> 32) * 0x94d049bb133111ebu;
+	return h >> 32;
 }
 
 /* ---- memo tables ------------------------------------------------------------------------------------------------- */
@@ -87,7 +90,7 @@ static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_m
 
 INLINE const mf_layer_memory *layer_memory(mf_cost *c, const mf_plan *p, const uint64_t key[2])
 {
-	mf_layer_memory *l = &c->train_memory->layers[mix(key[0], key[1]) >> 40 & (LAYER_SLOTS - 1)];
+	mf_layer_memory *l = &c->train_memory->layers[mix(key[0], key[1]) & (LAYER_SLOTS - 1)];
 
 	if (!l->used || l->key[0] != key[0] || l->key[1] != key[1]) {
 		mf_ledger_sum t = {0, NULL};
@@ -146,7 +149,7 @@ static void shape_fill(const mf_cost *c, const mf_plan *p, mf_stage_shape *v)
 
 INLINE const mf_stage_shape *stage_shape(mf_cost *c, const mf_plan *p, const uint64_t key[2])
 {
-	mf_stage_shape *v = &c->train_memory->shapes[mix(key[0], key[1]) >> 40 & (SHAPE_SLOTS - 1)];
+	mf_stage_shape *v = &c->train_memory->shapes[mix(key[0], key[1]) & (SHAPE_SLOTS - 1)];
 
 	if (!v->used || v->key[0] != key[0] || v->key[1] != key[1]) {
 		shape_fill(c, p, v);
