@@ -102,14 +102,14 @@ Test(serve, weights_of_deepseek_v3)
 	fixture *f = setup("deepseek-v3", "8xh200", 8);
 
 	/* 58 MoE layers, 256 experts of three 7168 x 2048 matrices, one byte a parameter and a block's scale. */
-	near(line(f, "tp8/ep8", "weights.experts"), 58.0 * 256 / 8 * 3 * 7168 * 2048, 1e-3, "experts");
-	near(line(f, "tp8", "weights.experts"), 58.0 * 256 * 3 * 7168 * 256, 1e-3, "experts cut by tensor parallel");
+	near(line(f, "tp8/ep8", "weights.experts"), 58.0 * 256 / 8 * 3 * (7168 * 2048 + 4 * 56 * 16), 1e-9, "experts");
+	near(line(f, "tp8", "weights.experts"), 58.0 * 256 * 3 * (7168 * 256 + 4 * 56 * 2), 1e-9, "experts cut by tensor parallel");
 	near(line(f, "tp8", "weights.attention"),
-		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0) / 8), 1e-3, "attention");
+		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0) / 8), 1e-9, "attention");
 	near(line(f, "tp1/ep8", "weights.attention"),
 		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0)), 1e-3,
 		"attention, replicated over attention DP");
-	near(line(f, "tp8", "weights.embedding"), 2.0 * 2 * 129280 * 7168 / 8, 1e-3, "embedding and head");
+	near(line(f, "tp8", "weights.embedding"), 2.0 * 2 * 129280 * 7168 / 8, 1e-9, "embedding and head");
 	teardown(f);
 }
 
