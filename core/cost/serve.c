@@ -404,7 +404,9 @@ struct loop {
 	struct pass decode, prompt;
 	double batch;                 /* running requests on a rank */
 	double running;               /* of the engine */
-	double stall_us, tpot_us;     /* prompts in the way of a token; with the decode pass */
+	double in_flight;             /* micro-batches in the pipeline */
+	double bubble_us;             /* its fill and drain: a stage idles pp-1 of 2 pp-1 slots at prompt boundaries */
+	double stall_us, tpot_us;     /* prompts in the way of a token; sum of pass, bubble and stall */
 	double prompt_us, wait_us, front_us, queue_us, ttft_us; /* TTFT and its parts */
 	double tokens_per_us;
 };
@@ -441,10 +443,13 @@ static void run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 	o->batch = fmin(wanted, b->room / (b->kv_request + b->kv_token * (in + mf_k(c, MF_C_S_RESERVE) * out)));
 	o->batch = fmax(1, fmin(o->batch, 2048));
 	o->running = fmin(clients, o->batch * z->dp);
-	load.batch = o->batch;
+	/* The requests go through a pipeline as one micro-batch a stage, so a pass carries only its share of them. */
+	o->in_flight = fmax(1, fmin(z->pp, o->batch));
+	load.batch = o->batch / o->in_flight;
 	load.context = in + out / 2;
-	load.group = o->running;
+	load.group = o->running / o->in_flight;
 	run_pass(c, p, z, &load, &o->decode);
+	o->bubble_us = o->decode.total * (o->in_flight - 1) / o->in_flight;
 
 	ranks = fmin(z->dp, o->running);
 	alone = whole_prompt(c, p, z, in, chunk, ranks, &o->prompt);
@@ -458,8 +463,9 @@ static void run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 		burst = (wanted / grouped + 1) / 2 * pass.total - alone;
 	}
 	others = fmax(0, o->running - 1);
-	o->stall_us = others * a_prompt / out;
-	o->tpot_us = o->decode.total + o->stall_us;
+	/* A stage is busy with a prompt for its share of the layers. */
+	o->stall_us = others * a_prompt / (out * o->in_flight);
+	o->tpot_us = o->decode.total + o->bubble_us + o->stall_us;
 	cycle = alone + out * o->tpot_us;
 	rho = fmin(0.95, others * alone / (ranks * cycle));
 	o->wait_us = o->decode.total / 2 + rho * alone / (2 * (1 - 0.7 * rho)) + fmax(0, burst) / mf_k(c, MF_C_S_WAVES);
@@ -467,8 +473,7 @@ static void run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 	o->front_us = mf_k(c, MF_C_S_REQUEST_MS) * 1e3 + mf_k(c, MF_C_S_HOST_MS) * 1e3 * c->in.model->layers * (1 + clients / 40);
 	o->queue_us = o->batch + 0.5 < wanted ? mf_k(c, MF_C_S_QUEUE) * (wanted - o->batch) / o->batch * cycle : 0;
 	o->ttft_us = o->prompt_us + o->wait_us + o->front_us + o->queue_us;
-	/* pp micro-batches are in the pipe at once, less its fill and drain. */
-	o->tokens_per_us = o->running * out / cycle * z->pp * z->pp / (2.0 * z->pp - 1);
+	o->tokens_per_us = o->running * out / cycle;
 }
 
 static const struct { const char *name, *formula; mf_const_id consts[4]; uint8_t n; } parts[PART_COUNT] = {
@@ -563,7 +568,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	out->tpot_ms = loop.tpot_us / 1e3;
 	out->hidden_fraction = p->overlap && loop.decode.part[PART_EXCHANGE] > 0
 		? -loop.decode.part[PART_HIDDEN] / loop.decode.part[PART_EXCHANGE] : 0;
-	out->bubble_fraction = z.pp > 1 ? (z.pp - 1.0) / (2.0 * z.pp - 1) : 0;
+	out->bubble_fraction = loop.bubble_us / (loop.decode.total + loop.bubble_us);
 	out->batch = loop.running;
 	tokens_per_expert = m->experts ? loop.batch * z.dp * m->topk / m->experts : loop.batch;
 	out->extrapolated = mf_consts_extrapolated(c->k, c->in.cluster, dense_type(m) == BF16 ? MF_BF16 : MF_FP8, tokens_per_expert,
@@ -571,11 +576,14 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	if (ex) {
 		char inputs[160];
 
-		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u", loop.batch,
+		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u",
+			loop.batch / loop.in_flight,
 			c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0, z.tp, z.dp, z.ep);
 		explain_pass(&loop.decode, inputs, out->extrapolated, ex);
+		if (loop.bubble_us > 0)
+			mf_explain_term(ex, "pipeline bubble", loop.bubble_us / 1e3, "pass x (m - 1)/m, m micro-batches in flight");
 		mf_explain_term(ex, "prompt stalls", loop.stall_us / 1e3,
-			"(running requests - 1) x prompt pass / (prompts of the pass x output tokens)");
+			"(running requests - 1) x prompt pass / (prompts of the pass x output tokens x micro-batches)");
 		snprintf(inputs, sizeof inputs, "prompt of %u tokens, chunk %.0f, %.0f running", c->in.workload->input_tokens,
 			mf_serve_chunk(c, p, &z), loop.running);
 		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs, MF_C_S_CTX, MF_C_S_MLACTX);

@@ -210,6 +210,22 @@ Test(serve, direction_of_load_and_width)
 	teardown(f);
 }
 
+Test(serve, throughput_follows_latency)
+{
+	static const char *const texts[] = {"tp8", "tp4/pp2", "tp1/pp8", "tp2/pp2/rep2", "tp1/ep8/a2a:deepep"};
+	fixture *f = setup("qwen3-30b-a3b", "8xh200", 8);
+
+	/* 64 clients that each wait for their tokens cannot make more of them than 64 / TPOT. */
+	for (size_t i = 0; i < MF_COUNT(texts); i++) {
+		mf_time t = timed(f, texts[i]);
+
+		cr_expect(lt(dbl, t.throughput * 8, 64 / t.tpot_ms * 1e3), "%s", texts[i]);
+		cr_expect(gt(dbl, t.throughput * 8, 64 / t.tpot_ms * 1e3 * 0.9), "%s", texts[i]);
+	}
+	cr_expect(gt(dbl, timed(f, "tp4/pp2").tpot_ms, timed(f, "tp8").tpot_ms));
+	teardown(f);
+}
+
 Test(serve, too_large_does_not_fit)
 {
 	fixture *f = setup("deepseek-v3", "8xh800", 8);
