@@ -133,8 +133,8 @@ static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 	return fmin(fmax(x, 1 + w->max_violation), z->ep > 1 ? z->ep : 1 + w->max_violation);
 }
 
-/* Routed experts of one layer on the slowest rank; `tokens` are those of one MoE data-parallel group. */
-static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens)
+/* First constant of the curve that the checkpoint's experts run on, and the arithmetic behind it. */
+static mf_const_id expert_curve(const mf_cost *c, mf_dtype *type)
 {
 	static const struct {
 		mf_const_id first;
@@ -146,20 +146,30 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	        [MF_QUANT_MXFP4] = {MF_C_S_MOE_MXFP4, MF_BF16},
 	        [MF_QUANT_INT4] = {MF_C_S_MOE_INT4, MF_BF16},
 	        [MF_QUANT_INT8] = {MF_C_S_MOE_FP8B, MF_FP8}};
+	mf_quant quant = c->in.model->quant;
+	mf_const_id first = rows[quant].first;
+
+	*type = rows[quant].type;
+	if (isnan(mf_k(c, first))) {
+		first = MF_C_S_MOE_BF16;
+		*type = MF_BF16;
+	}
+	if (quant == MF_QUANT_MXFP4 && c->in.cluster->family == MF_BLACKWELL)
+		*type = MF_FP8;
+	return first;
+}
+
+/* Routed experts of one layer on the slowest rank; `tokens` are those of one MoE data-parallel group. */
+static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens)
+{
 	const mf_model *m = c->in.model;
-	const double *g = curve(c, rows[m->quant].first);
-	mf_dtype type = rows[m->quant].type;
+	mf_dtype type;
+	const double *g = curve(c, expert_curve(c, &type));
 	double h = m->hidden, width = m->moe_ffn / (double)z->mtp, slots = tokens * m->topk,
 	       imb = imbalance(c, z, slots);
 	double active = active_experts(c, tokens) / z->ep, mine, rows16, foreign;
 	double up = m->gated ? 3 : 2, weights, math, traffic;
 
-	if (isnan(g[0])) {
-		g = curve(c, MF_C_S_MOE_BF16);
-		type = MF_BF16;
-	}
-	if (m->quant == MF_QUANT_MXFP4 && c->in.cluster->family == MF_BLACKWELL)
-		type = MF_FP8;
 	active = fmin(m->experts / (double)z->ep, active * (1 + 0.5 * (imb - 1)));
 	mine = slots / z->ep * imb;
 	rows16 = mine > active ? 16 * ceil(mine / fmax(active, 1e-9) / 16) * active : 16 * active;
@@ -206,11 +216,18 @@ static double nic(const mf_cost *c)
 	return c->in.cluster->nic_gbps * 1e3 * mf_k(c, MF_C_S_NIC_FRAC);
 }
 
+static mf_const_id all_reduce_curve(const mf_cost *c, uint32_t n)
+{
+	if (c->in.cluster->fabric == MF_FABRIC_PCIE)
+		return MF_C_S_PAR;
+	return n == 2 ? MF_C_S_AR2 : n <= 4 ? MF_C_S_AR4 : MF_C_S_AR8;
+}
+
 static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
 {
 	const mf_cluster *cl = c->in.cluster;
 	bool pcie = cl->fabric == MF_FABRIC_PCIE;
-	const double *g = curve(c, pcie ? MF_C_S_PAR : n == 2 ? MF_C_S_AR2 : n <= 4 ? MF_C_S_AR4 : MF_C_S_AR8);
+	const double *g = curve(c, all_reduce_curve(c, n));
 	double t;
 
 	if (n <= 1)
@@ -533,17 +550,16 @@ static const struct {
 	mf_const_id consts[4];
 	uint8_t n;
 } parts[PART_COUNT] = {
-        [PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode",
-                {MF_C_S_DEC, MF_C_S_DEC_A, MF_C_S_MLADEC, MF_C_S_MLADEC_A}, 4},
+        [PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode", {0},
+                0},
         [PART_EXPERTS] = {"experts",
                 "router + t0 + hypot(weights of distinct experts, flop of padded rows) + activation traffic",
-                {MF_C_S_MOE_BF16, MF_C_S_MOE_BF16_A, MF_C_S_MOE_FP8B, MF_C_S_SKEW}, 4},
+                {MF_C_S_SKEW}, 1},
         [PART_SHARED] = {"shared experts", "two GEMMs; on a side stream in decode", {MF_C_S_SHARED}, 1},
-        [PART_DENSE] = {"dense layers", "two GEMMs and an all-reduce", {MF_C_S_GEMM_BF16, MF_C_S_GEMM_BF16_A}, 2},
-        [PART_TP] = {"tensor-parallel all-reduce", "t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus",
-                {MF_C_S_AR8, MF_C_S_AR8_BUS}, 2},
+        [PART_DENSE] = {"dense layers", "two GEMMs and an exchange", {0}, 0},
+        [PART_TP] = {"tensor-parallel all-reduce", "t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus", {0}, 0},
         [PART_EXCHANGE] = {"dispatch and combine", "all-reduce; all-gather + reduce-scatter under attention DP; DeepEP",
-                {MF_C_S_AG, MF_C_S_RS, MF_C_S_LL, MF_C_S_NORMAL}, 4},
+                {0}, 0},
         [PART_SMALL] = {"small kernels", "n x small_kernel_us + 16 T h / (share of hbm)",
                 {MF_C_S_SMALL_US, MF_C_S_SMALL_N}, 2},
         [PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US}, 1},
@@ -553,7 +569,43 @@ static const struct {
                 "rest x half exchange - min(exchange, everything else), of two half batches", {MF_C_S_TBO}, 1},
 };
 
-static void explain_pass(const struct pass *pass, const char *inputs, bool extrapolated, mf_explain *ex)
+static void add_curve(mf_term *t, mf_const_id first, int n)
+{
+	for (int i = 0; i < n && t->n_consts < MF_TERM_MAX_CONSTS; i++)
+		t->consts[t->n_consts++] = (mf_const_id)(first + i);
+}
+
+/* Constants of the curves that this plan's decode pass reads. */
+static void add_curves(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, int part, mf_term *t)
+{
+	static const mf_const_id gemms[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_FP8B, MF_C_S_GEMM_FP8, MF_C_S_GEMM_FP4};
+	mf_const_id dense = gemms[dense_type(c->in.model)];
+	mf_dtype type;
+
+	switch (part) {
+	case PART_ATTENTION:
+		add_curve(t, c->in.model->attention == MF_MLA ? MF_C_S_MLADEC : MF_C_S_DEC, 4);
+		add_curve(t, isnan(mf_k(c, dense)) ? MF_C_S_GEMM_BF16 : dense, 4);
+		break;
+	case PART_EXPERTS: add_curve(t, expert_curve(c, &type), 5); break;
+	case PART_DENSE: add_curve(t, isnan(mf_k(c, dense)) ? MF_C_S_GEMM_BF16 : dense, 5); break;
+	case PART_TP: add_curve(t, all_reduce_curve(c, z->tp), 3); break;
+	case PART_EXCHANGE:
+		if (p->a2a != MF_A2A_NONE)
+			add_curve(t, p->deepep_mode == MF_DM_NORMAL ? MF_C_S_NORMAL : MF_C_S_LL, 4);
+		else if (z->dp == 1)
+			add_curve(t, all_reduce_curve(c, z->n), 3);
+		else if (c->in.cluster->fabric == MF_FABRIC_PCIE)
+			add_curve(t, MF_C_S_PAG, 4);
+		else
+			add_curve(t, MF_C_S_AG, 8);
+		break;
+	default: break;
+	}
+}
+
+static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct pass *pass,
+        const char *inputs, bool extrapolated, mf_explain *ex)
 {
 	for (int i = 0; i < PART_COUNT; i++) {
 		mf_term *t;
@@ -564,6 +616,7 @@ static void explain_pass(const struct pass *pass, const char *inputs, bool extra
 		snprintf(t->inputs, sizeof t->inputs, "%s", inputs);
 		memcpy(t->consts, parts[i].consts, sizeof parts[i].consts);
 		t->n_consts = parts[i].n;
+		add_curves(c, p, z, i, t);
 		t->extrapolated = extrapolated;
 	}
 }
@@ -640,7 +693,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u",
 		        loop.batch / loop.in_flight, c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0,
 		        z.tp, z.dp, z.ep);
-		explain_pass(&loop.decode, inputs, out->extrapolated, ex);
+		explain_pass(c, p, &z, &loop.decode, inputs, out->extrapolated, ex);
 		if (loop.bubble_us > 0)
 			mf_explain_term(ex, "pipeline bubble", loop.bubble_us / 1e3,
 			        "pass x (m - 1)/m, m micro-batches in flight");
