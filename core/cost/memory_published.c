@@ -55,5 +55,5 @@ double mf_published_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 			"12 B of all experts / (ep edp) (published)");
 	}
 	mf_ledger_add(&t, "activations", act, "34 s b h a layer, 2 s b h recomputed in full, micro-batches in flight (published)");
-	return t.bytes;
+	return (double)t.bytes;
 }

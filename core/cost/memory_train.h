@@ -57,6 +57,7 @@ typedef struct mf_layer_memory {
 	double params[2], experts[2];            /* parameters of a layer on a rank, without and of its routed experts */
 	double embedding, head, final_norm, mtp, mtp_experts; /* parameters */
 	double shape_bytes[MF_HAS_ALL];          /* 2 B of every distinct linear weight shape a rank has */
+	int64_t workspaces;                      /* all other workspaces */
 	double sum[2], forward_extra[2], backward_extra[2]; /* of a layer, activation bytes; recompute included */
 	double checkpoint;                       /* full recompute: bytes of one checkpoint */
 	double ids, final_act, mtp_act;          /* bytes a micro-batch leaves in the first / the last chunk */
@@ -78,6 +79,7 @@ typedef struct mf_stage_shape {
 	uint64_t key[2];
 	uint16_t used, n_chunks, n_ranks; /* n_chunks 0: more virtual stages than a split can name */
 	uint16_t ranks[MF_MAX_STAGES];
+	uint8_t equal_chunks[MF_MAX_STAGES]; /* of a rank: chunks of the same layers, no embedding, no loss */
 	mf_chunk chunk[MF_MAX_CHUNKS];
 } mf_stage_shape;
 
@@ -88,17 +90,17 @@ void mf_layer_act_fill(const mf_cost *c, const mf_plan *p, bool moe, mf_layer_ac
 
 /** Sum of lines, and the lines themselves where asked. */
 typedef struct mf_ledger_sum {
-	double bytes;
+	int64_t bytes;
 	mf_explain *ex;
 } mf_ledger_sum;
 /** Adds one line, cut to whole bytes so that sums are exact; nothing where it is zero. */
 static inline void mf_ledger_add(mf_ledger_sum *s, const char *name, double bytes, const char *rule)
 {
-	double whole = (double)(int64_t)bytes;
+	int64_t whole = (int64_t)bytes;
 
 	s->bytes += whole;
 	if (s->ex && whole > 0)
-		mf_explain_line(s->ex, name, whole, rule);
+		mf_explain_line(s->ex, name, (double)whole, rule);
 }
 
 /** Micro-batches of a step on a rank's pipeline, at least 1. */

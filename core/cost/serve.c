@@ -6,7 +6,47 @@
 #include "serve_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- state --------------------------------------------------------------------------------------------------------- */
+
+#define POPULARITY_STEPS 8
+#define MEMO_SLOTS 4096
+
+struct answer {
+	mf_plan key;  /* the fields that time depends on, the others zero; tp 0 marks an empty slot */
+	mf_time time; /* before tax */
+};
+
+/* Runners, expert maps and kernels of one layout share their time, so a search asks the same question many times over. */
+struct mf_serve_state {
+	double log_miss[POPULARITY_STEPS]; /* ln of the chance that one token misses an expert, by popularity */
+	struct answer memo[MEMO_SLOTS];    /* by hash of the key; a later one replaces an earlier */
+};
+
+/* Popularity is log-uniform over a ratio r: the chance that a token picks the expert at u of the range. */
+mf_status mf_serve_state_new(mf_cost *c, mf_err *err)
+{
+	struct mf_serve_state *s = calloc(1, sizeof *s);
+	const mf_model *m = c->in.model;
+	double r = mf_k(c, MF_C_S_SKEW), mean = r > 1.001 ? (r - 1) / log(r) : 1;
+
+	if (!s)
+		return mf_fail(err, MF_ENOMEM, "out of memory for the serving model");
+	for (int i = 0; i < POPULARITY_STEPS && m->experts; i++) {
+		double u = (2 * i + 1) / (2.0 * POPULARITY_STEPS);
+
+		s->log_miss[i] = log(1 - fmin(1, m->topk / (double)m->experts * (r > 1.001 ? pow(r, u) : 1) / mean));
+	}
+	c->serve = s;
+	return MF_OK;
+}
+
+void mf_serve_state_free(struct mf_serve_state *s)
+{
+	free(s);
+}
 
 /* ---- curves -------------------------------------------------------------------------------------------------------- */
 
@@ -48,14 +88,14 @@ static double gemm(const mf_cost *c, enum precision type, double m, double n, do
 	return g[0] + g[1] * k / 1024 + hypot(memory, math);
 }
 
-/* Expected distinct experts hit by `tokens` when popularity is log-uniform over a ratio r. */
-static double active_experts(double experts, double topk, double tokens, double r)
+/* Expected distinct experts hit by `tokens`. */
+static double active_experts(const mf_cost *c, double tokens)
 {
-	double mean = (r - 1) / log(r), hit = 0;
+	double hit = 0;
 
-	for (int i = 0; i < 8; i++)
-		hit += 1 - pow(1 - fmin(1, topk / experts * pow(r, (2 * i + 1) / 16.0) / mean), tokens);
-	return experts * hit / 8;
+	for (int i = 0; i < POPULARITY_STEPS; i++)
+		hit += 1 - exp(tokens * c->serve->log_miss[i]);
+	return c->in.model->experts * hit / POPULARITY_STEPS;
 }
 
 /* Load of the slowest expert-parallel rank over the mean: spread of popularity, sampling, and the workload's own skew. */
@@ -65,7 +105,7 @@ static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 	double r = mf_k(c, MF_C_S_SKEW), local = c->in.model->experts / (double)z->ep, cv2, x = 1;
 
 	if (z->ep > 1) {
-		cv2 = fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1);
+		cv2 = r > 1.001 ? fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1) : 0;
 		x = 1 + 0.8 * sqrt(2 * log(z->ep)) * sqrt(cv2 / local + 1 / fmax(slots / z->ep, 1));
 	}
 	if (w->n_load_bins == c->in.model->experts && z->ep > 1) {
@@ -98,7 +138,7 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	const double *g = curve(c, rows[m->quant].first);
 	mf_dtype type = rows[m->quant].type;
 	double h = m->hidden, width = m->moe_ffn / (double)z->mtp, slots = tokens * m->topk, imb = imbalance(c, z, slots);
-	double active = active_experts(m->experts, m->topk, tokens, mf_k(c, MF_C_S_SKEW)) / z->ep, mine, rows16, foreign;
+	double active = active_experts(c, tokens) / z->ep, mine, rows16, foreign;
 	double up = m->gated ? 3 : 2, weights, math, traffic;
 
 	if (isnan(g[0])) {
@@ -474,13 +514,42 @@ static void ttft_term(mf_explain *ex, const char *name, double us, const char *f
 		t->consts[t->n_consts++] = b;
 }
 
-void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+static mf_plan memo_key(const mf_plan *p)
+{
+	mf_plan k = {0};
+
+	k.tp = p->tp;
+	k.cp = p->cp;
+	k.pp = p->pp;
+	k.ep = p->ep;
+	k.moe_dp = p->moe_dp;
+	k.replicas = p->replicas;
+	k.prefill_chunk = p->prefill_chunk;
+	k.redundant = p->redundant;
+	k.overlap = p->overlap;
+	k.a2a = p->a2a;
+	k.deepep_mode = p->deepep_mode;
+	k.graph = p->graph;
+	return k;
+}
+
+static struct answer *memo_slot(struct mf_serve_state *s, const mf_plan *key)
+{
+	uint64_t words[(sizeof *key + 7) / 8] = {0}, h = 0;
+
+	memcpy(words, key, sizeof *key);
+	for (size_t i = 0; i < MF_COUNT(words); i++)
+		h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
+	return &s->memo[(h >> 40) % MEMO_SLOTS];
+}
+
+static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
 {
 	const mf_model *m = c->in.model;
 	mf_serve_shape z;
 	mf_serve_bytes b;
 	struct loop loop;
-	double tax = mf_k(c, MF_C_TAX_SERVE), gpus, tokens_per_expert;
+	double gpus, tokens_per_expert;
 
 	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
 	if (!mf_serve_shape_of(c, p, &z) || !c->in.workload->output_tokens || !c->in.workload->input_tokens)
@@ -489,8 +558,6 @@ void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	run_loop(c, p, &z, &b, &loop);
 	gpus = (double)z.n * z.pp;
 	out->throughput = loop.tokens_per_us * 1e6 / gpus;
-	if (c->opts.tax && p->kernel && !isnan(tax))
-		out->throughput /= 1 + tax;
 	out->step_ms = loop.decode.total / 1e3;
 	out->ttft_ms = loop.ttft_us / 1e3;
 	out->tpot_ms = loop.tpot_us / 1e3;
@@ -520,4 +587,23 @@ void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 			ttft_term(ex, "ttft: no room", loop.queue_us, "queue x (wanted - batch)/batch x cycle", inputs, MF_C_S_QUEUE,
 				MF_C_S_RESERVE);
 	}
+}
+
+void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+{
+	double tax = mf_k(c, MF_C_TAX_SERVE);
+	mf_plan key = memo_key(p);
+	struct answer *a = memo_slot(c->serve, &key);
+
+	if (ex) {
+		untaxed_time(c, p, out, ex);
+	} else {
+		if (memcmp(&a->key, &key, sizeof key) != 0) {
+			untaxed_time(c, p, &a->time, NULL);
+			a->key = key;
+		}
+		*out = a->time;
+	}
+	if (c->opts.tax && p->kernel && !isnan(tax))
+		out->throughput /= 1 + tax;
 }

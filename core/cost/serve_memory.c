@@ -76,6 +76,12 @@ double mf_serve_chunk(const mf_cost *c, const mf_plan *p, const mf_serve_shape *
 	return fmax(1, floor(chunk / (z->dp > 1 ? z->dp : 1)));
 }
 
+/* Requests of the workload that one attention rank has at a time. */
+static double rank_requests(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z)
+{
+	return fmax(1, ceil((double)c->in.workload->concurrency / ((p->replicas ? p->replicas : 1) * (double)z->dp)));
+}
+
 /* The engine's reserve, bytes, with the captured batch cut to the workload as the emitter asks for it. */
 static double reserve_bytes(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z)
 {
@@ -84,7 +90,7 @@ static double reserve_bytes(const mf_cost *c, const mf_plan *p, const mf_serve_s
 	engine_defaults(card, z->n, &chunk, &graph);
 	if (p->prefill_chunk)
 		chunk = p->prefill_chunk * 256.0;
-	graph = fmin(graph, fmax(1, c->in.workload->concurrency));
+	graph = fmin(graph, rank_requests(c, p, z));
 	mib = 512 + 1.5 * fmax(chunk, 2048) + 128.0 * z->n * z->pp;
 	if (p->graph == MF_GRAPH_FULL)
 		mib += 2 * graph;
@@ -121,6 +127,13 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	uint32_t shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
 
 	o->experts = m->moe_layers * (m->experts + p->redundant) / (double)z->ep * up * h * (m->moe_ffn / (double)z->mtp) * eb / pp;
+	if (m->quant == MF_QUANT_FP8_BLOCK && m->quant_block_n && m->quant_block_k) {
+		double bn = m->quant_block_n, bk = m->quant_block_k, width = m->moe_ffn / (double)z->mtp;
+
+		/* One fp32 scale a block of every matrix. */
+		o->experts += m->moe_layers * (m->experts + p->redundant) / (double)z->ep * 4
+			* ((up - 1) * ceil(width / bn) * ceil(h / bk) + ceil(h / bn) * ceil(width / bk)) / pp;
+	}
 	o->shared = m->moe_layers * up * h * m->shared_ffn / shared_tp * db / pp;
 	o->attention = m->layers * attention_params(m, z) * db / pp;
 	o->dense = (m->layers - m->moe_layers) * up * h * m->ffn / z->n * (m->attention == MF_MLA ? eb : db) / pp;
@@ -170,9 +183,8 @@ double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p)
 static double kv_wanted(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b)
 {
 	const mf_workload *w = c->in.workload;
-	double requests = ceil((double)w->concurrency / ((p->replicas ? p->replicas : 1) * (double)z->dp));
 
-	return requests * (b->kv_token * ((double)w->input_tokens + w->output_tokens) + b->kv_request);
+	return rank_requests(c, p, z) * (b->kv_token * ((double)w->input_tokens + w->output_tokens) + b->kv_request);
 }
 
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex)
@@ -207,7 +219,7 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	}
 	if (!ex)
 		return;
-	mf_explain_line(ex, "weights.experts", b.experts, "(E+R)/ep x 3 h I/mtp x bytes, MoE layers of a stage");
+	mf_explain_line(ex, "weights.experts", b.experts, "(E+R)/ep x 3 h I/mtp x bytes and block scales, MoE layers of a stage");
 	mf_explain_line(ex, "weights.shared", b.shared, "shared experts; whole on a rank under an all-to-all backend");
 	mf_explain_line(ex, "weights.attention", b.attention, "projections / attention tp, replicated over attention DP");
 	mf_explain_line(ex, "weights.dense", b.dense, "dense feed-forward layers / tp");

@@ -102,14 +102,14 @@ Test(serve, weights_of_deepseek_v3)
 	fixture *f = setup("deepseek-v3", "8xh200", 8);
 
 	/* 58 MoE layers, 256 experts of three 7168 x 2048 matrices, one byte a parameter and a block's scale. */
-	near(line(f, "tp8/ep8", "weights.experts"), 58.0 * 256 / 8 * 3 * 7168 * 2048, 1e-3, "experts");
-	near(line(f, "tp8", "weights.experts"), 58.0 * 256 * 3 * 7168 * 256, 1e-3, "experts cut by tensor parallel");
+	near(line(f, "tp8/ep8", "weights.experts"), 58.0 * 256 / 8 * 3 * (7168 * 2048 + 4 * 56 * 16), 1e-9, "experts");
+	near(line(f, "tp8", "weights.experts"), 58.0 * 256 * 3 * (7168 * 256 + 4 * 56 * 2), 1e-9, "experts cut by tensor parallel");
 	near(line(f, "tp8", "weights.attention"),
-		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0) / 8), 1e-3, "attention");
+		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0) / 8), 1e-9, "attention");
 	near(line(f, "tp1/ep8", "weights.attention"),
 		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0)), 1e-3,
 		"attention, replicated over attention DP");
-	near(line(f, "tp8", "weights.embedding"), 2.0 * 2 * 129280 * 7168 / 8, 1e-3, "embedding and head");
+	near(line(f, "tp8", "weights.embedding"), 2.0 * 2 * 129280 * 7168 / 8, 1e-9, "embedding and head");
 	teardown(f);
 }
 
@@ -262,9 +262,11 @@ Test(serve, slow_link_and_skew_cost_time)
 	double fast = timed(f, "tp8").tpot_ms, even = timed(f, "tp1/ep8").tpot_ms;
 
 	f->cluster.link_gbps = 200;
+	open_cost(f);
 	cr_expect(gt(dbl, timed(f, "tp8").tpot_ms, fast));
 	f->cluster.link_gbps = 450;
 	f->work.max_violation = 6;
+	open_cost(f);
 	cr_expect(gt(dbl, timed(f, "tp1/ep8").tpot_ms, even));
 	teardown(f);
 }
@@ -297,6 +299,8 @@ Test(serve, agrees_with_the_prototype)
 		{"qwen3-235b-a22b", "8xb200", "tp8/ep8", 8, 2048, 512, 64, 16.2882, 19.8633, 1021.5886},
 		{"deepseek-v3", "8xh200", "tp8", 8, 1024, 1024, 16, 15.7223, 16.2427, 417.1806},
 		{"deepseek-v3", "8xb200", "tp8/ep8", 8, 1024, 1024, 64, 23.1411, 24.3924, 700.8459},
+		/* Under attention DP we divide the chunk by dp as the engine does; the other does not, so prompts differ. */
+		{"qwen3-30b-a3b", "8xh200", "tp1/ep8", 8, 1024, 1024, 128, 8.0387, NAN, NAN},
 		{"gpt-oss-120b", "8xh100", "tp2", 2, 1024, 1024, 32, 11.5982, 12.2134, 314.3216},
 	};
 
@@ -312,8 +316,10 @@ Test(serve, agrees_with_the_prototype)
 		cr_log_info("%s %s: %g %g %g", rows[i].model, rows[i].plan, t.step_ms / rows[i].decode - 1, t.tpot_ms / rows[i].tpot - 1,
 			t.ttft_ms / rows[i].ttft - 1);
 		near(t.step_ms, rows[i].decode, 0.02, rows[i].model);
-		near(t.tpot_ms, rows[i].tpot, 0.02, rows[i].model);
-		near(t.ttft_ms, rows[i].ttft, 0.02, rows[i].model);
+		if (!isnan(rows[i].tpot)) {
+			near(t.tpot_ms, rows[i].tpot, 0.02, rows[i].model);
+			near(t.ttft_ms, rows[i].ttft, 0.02, rows[i].model);
+		}
 		teardown(f);
 	}
 }
