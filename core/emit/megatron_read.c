@@ -89,6 +89,7 @@ static const struct flag flags[] = {
 	B("--recompute-activations", recompute_short), B("--cross-entropy-loss-fusion", loss_fusion),
 	T("--cross-entropy-fusion-impl", loss_impl), T("--cuda-graph-impl", graph_impl), {"--cuda-graph-modules", SKIP, 0},
 	{"--cuda-graph-scope", SKIP, 0}, {"--no-check-for-nan-in-loss-and-grad", SKIP_SWITCH, 0},
+	{"--moe-pad-experts-for-cuda-graph-inference", SKIP_SWITCH, 0},
 	{"--no-create-attention-mask-in-dataloader", SKIP_SWITCH, 0}, T("--data-path", data), {"--split", SKIP, 0},
 	{"--mock-data", SKIP_SWITCH, 0}, {"--tokenizer-type", SKIP, 0}, T("--tokenizer-model", tokenizer),
 	I("--train-iters", train_iters), {"--eval-iters", SKIP, 0}, {"--eval-interval", SKIP, 0},
@@ -305,6 +306,7 @@ static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
 	m->routed_scaling = a->topk_scaling;
 	if (a->experts) {
 		m->experts = a->experts;
+		m->mlp_bias = m->linear_bias;
 		m->topk = a->topk;
 		m->moe_ffn = a->moe_ffn ? a->moe_ffn : a->ffn;
 		m->shared_ffn = a->shared;

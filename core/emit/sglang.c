@@ -24,7 +24,7 @@ static const struct family families[] = {
 	{"qwen3_vl_moe_text", true, true, true, true, OVERLAP_WORKS}, {"qwen2_moe", true, true, false, true, OVERLAP_FAILS},
 	{"glm4_moe", true, true, false, true, OVERLAP_FAILS}, {"glm4_moe_lite", true, true, false, true, OVERLAP_FAILS},
 	{"gpt_oss", true, true, false, false, OVERLAP_NONE}, {"minimax_m2", true, true, false, true, OVERLAP_FAILS},
-	{"mixtral", false, true, false, true, OVERLAP_NONE}, {"llama4_text", false, false, false, false, OVERLAP_NONE},
+	{"mixtral", false, true, false, false, OVERLAP_NONE}, {"llama4_text", false, false, false, false, OVERLAP_NONE},
 	{"olmoe", false, false, false, false, OVERLAP_NONE}, {"phimoe", false, false, false, false, OVERLAP_NONE},
 };
 static const struct family dense_family = {"", false, true, false, false, OVERLAP_NONE};
@@ -170,11 +170,13 @@ static bool guard_runner(const struct mf_emitter *e, const mf_plan *p, const str
 {
 	const struct mf_sglang_facts *f = e->sglang;
 	bool deepep_class = p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL;
-	bool deep_gemm = e->in.stack->deep_gemm;
+	bool deep_gemm = e->in.stack->deep_gemm, fp8 = f->block || e->in.model->quant == MF_QUANT_FP8;
 
 	GUARD(f->bf16 && (p->runner == MF_RUN_MARLIN || p->runner == MF_RUN_CUTLASS), MF_R_SGL_M15_DROP);
-	GUARD(st->a2a && (p->runner == MF_RUN_FLASHINFER_TRTLLM || p->runner == MF_RUN_FLASHINFER_MXFP4), MF_R_SGL_M15);
-	GUARD(deepep_class && p->runner == MF_RUN_FLASHINFER_CUTLASS, MF_R_SGL_M15);
+	GUARD(st->a2a && p->runner == MF_RUN_FLASHINFER_TRTLLM, MF_R_SGL_M15);
+	/* The fp8 method builds no runner for these, so the build passes and the first request fails (M16). */
+	GUARD(st->a2a && p->runner == MF_RUN_FLASHINFER_MXFP4 && !fp8, MF_R_SGL_M15);
+	GUARD(deepep_class && p->runner == MF_RUN_FLASHINFER_CUTLASS && !fp8, MF_R_SGL_M15);
 	GUARD(st->a2a && f->gpt_oss, MF_R_SGL_X22);
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
 	GUARD((p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL) && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);

@@ -36,7 +36,6 @@ enum {
 extern const mf_dim_store mf_dim_stores[MF_DIM_COUNT];
 extern const mf_choice mf_comm_kind_choices[];
 
-uint16_t mf_dim_get(const mf_plan *p, int dim);
 void mf_dim_set(mf_plan *p, int dim, uint16_t value);
 /** Default of a dimension in this plan: the ZeRO stage follows the sharding. */
 uint16_t mf_dim_unset(const mf_plan *p, int dim);

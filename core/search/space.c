@@ -162,8 +162,7 @@ static values recompute_values(const mf_inputs *in, mf_space space)
 		if (bit & all && bit != MF_RC_CORE_ATTN)
 			add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, bit, 1));
 	add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, all & ~(unsigned)MF_RC_MOE, 1));
-	for (unsigned n = 1; n <= 2; n++)
-		add(&l, recompute_pack(MF_RECOMPUTE_FULL, 0, n));
+	add(&l, recompute_pack(MF_RECOMPUTE_FULL, 0, 1));
 	return l;
 }
 
@@ -232,7 +231,7 @@ static void train_shapes(mf_space_set *s, const mf_model *m, mf_space space, siz
 		return;
 
 	split splits[8];
-	const size_t n = uneven_splits(layers, pp, space == MF_SPACE_WIDE ? 4 : 2, splits);
+	const size_t n = uneven_splits(layers, pp, space == MF_SPACE_WIDE ? 3 : 2, splits);
 	for (size_t i = 0; i < n; i++) {
 		const split *u = &splits[i];
 		add_both(s, j, MF_1F1B, 1, u->first, u->last);
@@ -253,8 +252,8 @@ static void train_keeps(mf_space_set *s)
 
 static void serve_keeps(mf_space_set *s, const mf_inputs *in, mf_space space, size_t set)
 {
-	static const uint16_t chunks[] = {0, 8, 16, 32, 64};          /* times 256 tokens */
-	static const uint16_t redundant[] = {0, 16, 32, 64};
+	static const uint16_t chunks[] = {0, 8, 32};                  /* times 256 tokens */
+	static const uint16_t redundant[] = {0, 32};
 	const bool wide = space == MF_SPACE_WIDE;
 	const mf_plan plain = mf_plan_default(MF_SERVE);
 
@@ -350,23 +349,35 @@ static void train_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 
 typedef struct backend { uint8_t a2a, mode, runner; } backend;
 
+/* Runners made for a weight format the model does not have would only add their refusal to every layout. */
+static bool runner_suits(mf_runner r, mf_quant q)
+{
+	switch (r) {
+	case MF_RUN_DEEP_GEMM:
+	case MF_RUN_CUTLASS: return q == MF_QUANT_FP8_BLOCK || q == MF_QUANT_FP8 || q == MF_QUANT_NVFP4;
+	case MF_RUN_TRITON_KERNEL:
+	case MF_RUN_FLASHINFER_MXFP4: return q == MF_QUANT_MXFP4;
+	case MF_RUN_FLASHINFER_CUTEDSL: return q == MF_QUANT_NVFP4;
+	case MF_RUN_MARLIN: return q == MF_QUANT_INT4 || q == MF_QUANT_INT8 || q == MF_QUANT_MXFP4;
+	default: return true;
+	}
+}
+
 /* All-to-all backend, DeepEP mode and runner as one list. */
 static size_t serve_backends(const mf_inputs *in, mf_space space, bool spread, backend *out, size_t max)
 {
-	static const uint8_t wide_runners[] = {MF_RUN_AUTO, MF_RUN_TRITON, MF_RUN_DEEP_GEMM, MF_RUN_TRITON_KERNEL,
-		MF_RUN_FLASHINFER_TRTLLM, MF_RUN_FLASHINFER_CUTLASS, MF_RUN_FLASHINFER_CUTEDSL, MF_RUN_FLASHINFER_MXFP4,
-		MF_RUN_CUTLASS, MF_RUN_MARLIN};
-	static const uint8_t wide_a2a[] = {MF_A2A_NONE, MF_A2A_DEEPEP, MF_A2A_MOONCAKE, MF_A2A_NIXL, MF_A2A_FLASHINFER};
-	const bool wide = space == MF_SPACE_WIDE;
-	const bool fp8 = in->model->quant == MF_QUANT_FP8_BLOCK || in->model->quant == MF_QUANT_FP8;
-	const size_t n_a2a = !in->model->experts || space == MF_SPACE_PAPER || !spread ? 1 : wide ? MF_COUNT(wide_a2a) : 2;
-	const size_t n_runners = !in->model->experts || space == MF_SPACE_PAPER ? 1 : wide ? MF_COUNT(wide_runners) : fp8 ? 3 : 2;
+	static const uint8_t a2as[] = {MF_A2A_NONE, MF_A2A_DEEPEP, MF_A2A_MOONCAKE, MF_A2A_NIXL, MF_A2A_FLASHINFER};
+	const bool wide = space == MF_SPACE_WIDE, fixed = !in->model->experts || space == MF_SPACE_PAPER;
+	const size_t n_a2a = fixed || !spread ? 1 : wide ? MF_COUNT(a2as) : 2;
+	/* auto, triton and, where it suits, deep_gemm; the other runners in the wide space. */
+	const unsigned last_runner = fixed ? MF_RUN_AUTO : wide ? MF_RUN_MARLIN : MF_RUN_DEEP_GEMM;
 	size_t n = 0;
 
 	for (size_t a = 0; a < n_a2a; a++)
-		for (unsigned mode = MF_DM_AUTO; mode <= (wide_a2a[a] == MF_A2A_DEEPEP ? MF_DM_LOW_LATENCY : MF_DM_AUTO); mode++)
-			for (size_t r = 0; r < n_runners && n < max; r++)
-				out[n++] = (backend){wide_a2a[a], (uint8_t)mode, wide_runners[r]};
+		for (unsigned mode = MF_DM_AUTO; mode <= (a2as[a] == MF_A2A_DEEPEP ? MF_DM_LOW_LATENCY : MF_DM_AUTO); mode++)
+			for (unsigned r = MF_RUN_AUTO; r <= last_runner && n < max; r++)
+				if (runner_suits((mf_runner)r, in->model->quant))
+					out[n++] = (backend){a2as[a], (uint8_t)mode, (uint8_t)r};
 	return n;
 }
 
@@ -380,7 +391,7 @@ static void serve_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 	for (uint32_t r = 1; r <= (space == MF_SPACE_PAPER ? 1 : s->world) && replicas.n < 32; r++)
 		if (s->world % r == 0)
 			add(&replicas, r);
-	for (uint32_t d = 1; d <= (wide && in->model->experts ? 4u : 1u); d *= 2)
+	for (uint32_t d = 1; d <= (wide && in->model->experts ? 2u : 1u); d *= 2)
 		add(&moe_dps, d);
 
 	for (size_t a = 0; a < tps.n; a++)
