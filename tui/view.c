@@ -219,18 +219,19 @@ static void draw_header(mf_app *a, mf_rect r)
 	snprintf(text, sizeof text, "%s  ledger %s  %s space ", mf_choice_name(mf_toolchain_choices, (int)a->stack.toolchain),
 		mf_choice_name(mf_ledger_choices, (int)a->cost.ledger), mf_choice_name(mf_space_choices, (int)a->space));
 	mf_cells_right(&a->cells, r.x + x + 1, r.y, r.w - x - 1, MF_ROLE_HEADER_DIM, text);
+	/* What differs from the default comes first when there is no room for everything. */
+	snprintf(text, sizeof text, "%s%s%s%s%s%s%s ", a->constraint ? "" : "[constraint off] ", a->tax ? "" : "[tax off] ",
+		a->overlay[0] ? "[" : "", a->overlay, a->overlay[0] ? "] " : "",
+		a->show == MF_SHOW_BUILDABLE ? "[buildable only] " : a->show == MF_SHOW_REJECTED ? "[rejected only] " : "",
+		a->filter_text[0] ? "[filtered]" : "");
+	x = mf_cells_right(&a->cells, r.x, r.y + 1, r.w, MF_ROLE_HEADER, text);
 	if (a->searching || !s)
 		snprintf(text, sizeof text, " searching: %llu plans so far", (unsigned long long)a->live.seen);
 	else
 		snprintf(text, sizeof text, " %llu plans, %llu refused by the emitter, %llu by memory, %.1f ms",
 			(unsigned long long)s->counts.scored, (unsigned long long)s->counts.rejected_emit,
 			(unsigned long long)s->counts.rejected_memory, s->timing.total_ms);
-	x = mf_cells_text(&a->cells, r.x, r.y + 1, r.w, MF_ROLE_HEADER_DIM, text);
-	snprintf(text, sizeof text, "%s%s%s%s%s%s%s ", a->constraint ? "" : "[constraint off] ", a->tax ? "" : "[tax off] ",
-		a->overlay[0] ? "[" : "", a->overlay, a->overlay[0] ? "] " : "",
-		a->show == MF_SHOW_BUILDABLE ? "[buildable only] " : a->show == MF_SHOW_REJECTED ? "[rejected only] " : "",
-		a->filter_text[0] ? "[filtered]" : "");
-	mf_cells_right(&a->cells, r.x + x + 1, r.y + 1, r.w - x - 1, MF_ROLE_HEADER, text);
+	mf_cells_text(&a->cells, r.x, r.y + 1, r.w - x - 1, MF_ROLE_HEADER_DIM, text);
 }
 
 static void draw_reason(mf_app *a, mf_rect r)
@@ -255,7 +256,7 @@ static void draw_reason(mf_app *a, mf_rect r)
 /* The keys worth showing, from the table: first key of an action and its name. */
 static void draw_keys(mf_app *a, mf_rect r, int room)
 {
-	static const mf_action shown[] = {MF_ACT_HELP, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_SORT, MF_ACT_SHOW, MF_ACT_EXPORT,
+	static const mf_action shown[] = {MF_ACT_HELP, MF_ACT_DETAIL, MF_ACT_NEXT, MF_ACT_FILTER, MF_ACT_SORT, MF_ACT_SHOW, MF_ACT_EXPORT,
 		MF_ACT_CONSTRAINT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_QUIT};
 	int x = r.x + 1;
 
