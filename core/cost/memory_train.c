@@ -1,13 +1,13 @@
 /*
- * memory_train.c: GPU memory of a training rank. The worst pipeline stage decides: its weights, gradients and optimizer,
- * its workspaces, and the activations of the micro-batches in flight at the worst of its moments (loss, layer forward,
- * layer backward, optimizer step). Rules and their evidence stand in the rule texts (files of Megatron core 0.18.0), those
- * of a layer in memory_layer.c.
+ * memory_train.c: GPU memory of a training rank. The worst pipeline stage decides: its weights, gradients and
+ * optimizer, its workspaces, and the activations of the micro-batches in flight at the worst of its moments (loss,
+ * layer forward, layer backward, optimizer step). Rules and their evidence stand in the rule texts (files of Megatron
+ * core 0.18.0), those of a layer in memory_layer.c.
  *
- * A search asks for hundreds of thousands of plans, so two memo tables carry the work: a layer's bytes by the dimensions
- * that decide a layer, and a pipeline split by the dimensions that decide it. Both are direct-mapped and of fixed size: a
- * collision computes again, which is right and only slower. Ranks whose chunks are equal hold equal static bytes, and the
- * earlier one has at least as many micro-batches in flight; so one rank of each kind is asked.
+ * A search asks for hundreds of thousands of plans, so two memo tables carry the work: a layer's bytes by the
+ * dimensions that decide a layer, and a pipeline split by the dimensions that decide it. Both are direct-mapped and of
+ * fixed size: a collision computes again, which is right and only slower. Ranks whose chunks are equal hold equal
+ * static bytes, and the earlier one has at least as many micro-batches in flight; so one rank of each kind is asked.
  */
 #include "memory_train.h"
 
@@ -19,8 +19,30 @@
 #define SHAPE_SLOTS 256
 #define INLINE static inline __attribute__((always_inline))
 
+/* What a rank holds before sharding is decided: parameters, and the bytes of its worst moment. */
+struct held {
+	double dense, experts; /* parameters, embedding and head among the first */
+	double embed;          /* embedding and head: no FSDP unit */
+	double unit;           /* largest FSDP unit */
+	double kept, extra;    /* activations of the worst moment, and what stands beside them */
+	unsigned has;          /* MF_HAS_ bits */
+	bool at_loss;
+};
+
+/* All ranks that can be the worst, for one layer key and one split. */
+struct pipeline {
+	uint64_t key[4];
+	const mf_layer_memory *l;
+	const mf_stage_shape *v;
+	uint32_t micro_batches;
+	bool used;
+	struct held rank[MF_MAX_STAGES]; /* by position in v->ranks */
+};
+
 struct mf_train_memory {
 	uint16_t moe_before[MF_MAX_LAYERS + 1]; /* MoE layers among the first n */
+	struct pipeline
+	        last; /* searches vary the sharding innermost, and only the lines of held parameters depend on it */
 	mf_layer_memory layers[LAYER_SLOTS];
 	mf_stage_shape shapes[SHAPE_SLOTS];
 };
@@ -43,26 +65,43 @@ void mf_train_memory_free(struct mf_train_memory *s)
 	free(s);
 }
 
-static uint64_t mix(uint64_t a, uint64_t b)
+/* Degrees sit in the high bits of a key, and multiplication carries only upwards: fold before it. */
+INLINE uint64_t mix(uint64_t a, uint64_t b)
 {
-	uint64_t h = (a ^ (b * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+	uint64_t h = a ^ b * 0x9e3779b97f4a7c15u;
 
-	return h ^ h >> 29;
+	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9u;
+	h = (h ^ h >> 32) * 0x94d049bb133111ebu;
+	return h >> 32;
 }
 
 /* ---- memo tables ------------------------------------------------------------------------------------------------- */
 
-INLINE const mf_layer_memory *layer_memory(mf_cost *c, const mf_plan *p)
+/* What decides a layer (two words), then what decides a split (two words). */
+INLINE void plan_key(const mf_plan *p, uint64_t key[4])
 {
-	uint64_t a = (uint64_t)p->tp << 48 | (uint64_t)p->cp << 32 | (uint64_t)p->ep << 16 | p->etp;
-	uint64_t b = (uint64_t)p->micro_batch << 48 | (uint64_t)p->recompute_layers << 32 | (uint64_t)(p->overlap != 0) << 24
-		| (uint64_t)p->dispatcher << 16 | (uint64_t)p->recompute << 8 | p->recompute_modules;
-	mf_layer_memory *l = &c->train_memory->layers[mix(a, b) >> 40 & (LAYER_SLOTS - 1)];
+	key[0] = (uint64_t)p->tp << 48 | (uint64_t)p->cp << 32 | (uint64_t)p->ep << 16 | p->etp;
+	key[1] = (uint64_t)p->micro_batch << 48 | (uint64_t)p->recompute_layers << 32 |
+	         (uint64_t)(p->overlap != 0) << 24 | (uint64_t)p->dispatcher << 16 | (uint64_t)p->recompute << 8 |
+	         p->recompute_modules;
+	key[2] = (uint64_t)p->pp << 48 | (uint64_t)p->vpp << 32 | (uint64_t)p->first_layers << 16 | p->last_layers;
+	key[3] = (uint64_t)p->stage_layout << 8 | (p->schedule == MF_DUALPIPE);
+}
 
-	if (!l->used || l->key[0] != a || l->key[1] != b) {
+static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, mf_ledger_sum *t);
+
+INLINE const mf_layer_memory *layer_memory(mf_cost *c, const mf_plan *p, const uint64_t key[2])
+{
+	mf_layer_memory *l = &c->train_memory->layers[mix(key[0], key[1]) & (LAYER_SLOTS - 1)];
+
+	if (!l->used || l->key[0] != key[0] || l->key[1] != key[1]) {
+		mf_ledger_sum t = {0, NULL};
+
 		mf_layer_memory_fill(c, p, l);
-		l->key[0] = a;
-		l->key[1] = b;
+		workspace_lines(c, p, l, &t);
+		l->workspaces = t.bytes;
+		l->key[0] = key[0];
+		l->key[1] = key[1];
 		l->used = 1;
 	}
 	return l;
@@ -90,32 +129,34 @@ static void shape_fill(const mf_cost *c, const mf_plan *p, mf_stage_shape *v)
 		at = end;
 	}
 	for (uint32_t r = 0; r < p->pp; r++) {
-		uint32_t seen = 0;
+		const mf_chunk *k = &v->chunk[r * vpp];
+		uint32_t seen = 0, same = 1;
 
-		/* Under dualpipe a rank holds its mirror's chunk too, and flights differ: every rank up to the middle counts. */
+		while (same < vpp && memcmp(&k[same], k, sizeof *k) == 0)
+			same++;
+		v->equal_chunks[r] = same == vpp && !k->first && !k->last;
+		/* Under dualpipe a rank holds its mirror's chunk too, and flights differ: every rank up to the middle
+		 * counts. */
 		if (p->schedule == MF_DUALPIPE) {
 			if (r < (p->pp + 1u) / 2)
 				v->ranks[v->n_ranks++] = (uint16_t)r;
 			continue;
 		}
-		while (seen < v->n_ranks
-			&& memcmp(&v->chunk[v->ranks[seen] * vpp], &v->chunk[r * vpp], vpp * sizeof v->chunk[0]) != 0)
+		while (seen < v->n_ranks && memcmp(&v->chunk[v->ranks[seen] * vpp], k, vpp * sizeof *k) != 0)
 			seen++;
 		if (seen == v->n_ranks)
 			v->ranks[v->n_ranks++] = (uint16_t)r;
 	}
 }
 
-INLINE const mf_stage_shape *stage_shape(mf_cost *c, const mf_plan *p)
+INLINE const mf_stage_shape *stage_shape(mf_cost *c, const mf_plan *p, const uint64_t key[2])
 {
-	uint64_t a = (uint64_t)p->pp << 48 | (uint64_t)p->vpp << 32 | (uint64_t)p->first_layers << 16 | p->last_layers;
-	uint64_t b = (uint64_t)p->stage_layout << 8 | (p->schedule == MF_DUALPIPE);
-	mf_stage_shape *v = &c->train_memory->shapes[mix(a, b) >> 40 & (SHAPE_SLOTS - 1)];
+	mf_stage_shape *v = &c->train_memory->shapes[mix(key[0], key[1]) & (SHAPE_SLOTS - 1)];
 
-	if (!v->used || v->key[0] != a || v->key[1] != b) {
+	if (!v->used || v->key[0] != key[0] || v->key[1] != key[1]) {
 		shape_fill(c, p, v);
-		v->key[0] = a;
-		v->key[1] = b;
+		v->key[0] = key[0];
+		v->key[1] = key[1];
 		v->used = 1;
 	}
 	return v;
@@ -123,16 +164,10 @@ INLINE const mf_stage_shape *stage_shape(mf_cost *c, const mf_plan *p)
 
 /* ---- what a rank holds ------------------------------------------------------------------------------------------- */
 
-/* Parameters of a rank and what decides its workspaces. */
-struct resident {
-	double dense, experts;  /* parameters, embedding and head among the first */
-	double embed;           /* embedding and head: no FSDP unit */
-	double unit;            /* largest FSDP unit */
-	unsigned has;           /* MF_HAS_ bits */
-};
-
-INLINE void add_resident(const mf_cost *c, const mf_layer_memory *l, const mf_chunk *k, struct resident *r)
+INLINE void add_parameters(const mf_cost *c, const mf_layer_memory *l, const mf_chunk *k, struct held *r)
 {
+	double embed = 0;
+
 	r->dense += k->layers[0] * l->params[0] + k->layers[1] * l->params[1];
 	r->experts += k->layers[1] * l->experts[1];
 	if (k->layers[0]) {
@@ -144,19 +179,21 @@ INLINE void add_resident(const mf_cost *c, const mf_layer_memory *l, const mf_ch
 		r->unit = r->unit > l->params[1] + l->experts[1] ? r->unit : l->params[1] + l->experts[1];
 	}
 	if (k->first)
-		r->embed += l->embedding;
+		embed += l->embedding;
 	if (k->last) {
 		r->dense += l->final_norm + l->mtp;
 		r->experts += l->mtp_experts;
 		if (!c->in.model->tied_embeddings || !k->first) {
-			r->embed += l->head;
+			embed += l->head;
 			r->has |= MF_HAS_HEAD;
 		}
 		if (l->mtp > 0) {
 			r->has |= MF_HAS_MTP;
-			r->embed += k->first ? 0 : l->embedding; /* MTP keeps its own copy (gpt_model.py:156) */
+			embed += k->first ? 0 : l->embedding; /* MTP keeps its own copy (gpt_model.py:156) */
 		}
 	}
+	r->embed += embed;
+	r->dense += embed;
 }
 
 /* The moment with the most activations: their bytes, what stands beside them, and how much of each kind is held. */
@@ -214,7 +251,8 @@ static bool loss_is_extra(const mf_layer_memory *l, const mf_chunk *k, double ex
 	return k->last && extra == l->logits + l->logits_mtp;
 }
 
-/* Finished forwards (or backwards) of chunk `i` of a round when `done` of the schedule's virtual micro-batches are over. */
+/* Finished forwards (or backwards) of chunk `i` of a round when `done` of the schedule's virtual micro-batches are
+ * over. */
 static uint32_t done_of(uint32_t done, uint32_t group, uint32_t vpp, uint32_t i)
 {
 	uint32_t round = group * vpp, rest = done % round, n = done / round * group;
@@ -225,28 +263,38 @@ static uint32_t done_of(uint32_t done, uint32_t group, uint32_t vpp, uint32_t i)
 }
 
 /*
- * Interleaved order (schedules.py:857-867): groups of N micro-batches pass chunk 0, then chunk 1 and so on; backwards in
- * the reverse order of chunks, `warm` steps behind. Between two changes of chunk the load moves evenly, so only those
- * changes are looked at, over one period: 2 vpp of them.
+ * Interleaved order (schedules.py:857-867): groups of N micro-batches pass chunk 0, then chunk 1 and so on; backwards
+ * in the reverse order of chunks, `warm` steps behind. Between two changes of chunk the load moves evenly, so only
+ * those changes are looked at, over one period: 2 vpp of them.
  */
 static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k, uint32_t rank, uint32_t m,
-	struct moment *out, bool explain)
+        bool equal, struct moment *out, bool explain)
 {
-	uint32_t vpp = p->vpp, group = p->pp < m ? p->pp : m, rounds = (m + group - 1) / group, total = rounds * group * vpp;
-	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group + (p->overlap ? 1u : 0u), step, end, best_step = 0;
+	uint32_t vpp = p->vpp, group = p->pp < m ? p->pp : m, rounds = (m + group - 1) / group,
+	         total = rounds * group * vpp;
+	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group + (p->overlap ? 1u : 0u), step, end,
+	         best_step = 0;
 	uint32_t fc, fat, bc = vpp - 1, bat = 0;
 	double bytes[MF_MAX_CHUNKS], extra_f[MF_MAX_CHUNKS], extra_b[MF_MAX_CHUNKS], load = 0, peak = -1;
 	uint32_t best_chunk = 0;
 
+	if (warm >= total)
+		warm = total - 1; /* all forwards, then the first backward */
+	if (equal) {
+		/* Every step adds what it takes away. */
+		out->kept = (warm + 1) * chunk_bytes(p, l, k);
+		out->extra = chunk_extra(l, k, true);
+		out->at_loss = false;
+		if (explain)
+			hold(p, k, warm + 1, out);
+		return;
+	}
 	for (uint32_t i = 0; i < vpp; i++) {
 		bytes[i] = chunk_bytes(p, l, &k[i]);
 		extra_f[i] = chunk_extra(l, &k[i], false);
 		extra_b[i] = chunk_extra(l, &k[i], true);
-	}
-	if (warm >= total)
-		warm = total - 1; /* all forwards, then the first backward */
-	for (uint32_t i = 0; i < vpp; i++)
 		load += done_of(warm + 1, group, vpp, i) * bytes[i];
+	}
 	fc = warm / group % vpp;
 	fat = warm % group;
 	end = warm + vpp * group < total - 1 ? warm + vpp * group : total - 1;
@@ -282,7 +330,9 @@ static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const
 	if (!explain)
 		return;
 	for (uint32_t i = 0; i < vpp; i++)
-		hold(p, &k[i], done_of(best_step + 1, group, vpp, i) - done_of(best_step - warm, group, vpp, vpp - 1 - i), out);
+		hold(p, &k[i],
+		        done_of(best_step + 1, group, vpp, i) - done_of(best_step - warm, group, vpp, vpp - 1 - i),
+		        out);
 }
 
 /*
@@ -292,7 +342,7 @@ static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const
  * direction with half of the micro-batches. With one stage both directions are the same and nothing is held twice.
  */
 INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v, uint32_t rank, uint32_t m,
-	struct moment *out, bool explain)
+        struct moment *out, bool explain)
 {
 	uint32_t vpp = p->vpp ? p->vpp : 1, held;
 	const mf_chunk *k = &v->chunk[rank * vpp];
@@ -300,7 +350,7 @@ INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_st
 	if (explain)
 		memset(out, 0, sizeof *out);
 	if (vpp > 1) {
-		interleaved_moment(p, l, k, rank, m, out, explain);
+		interleaved_moment(p, l, k, rank, m, v->equal_chunks[rank], out, explain);
 		return;
 	}
 	if (p->schedule == MF_DUALPIPE && p->pp > 1) {
@@ -328,58 +378,86 @@ INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_st
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* Weights, gradients, optimizer. Returns parameters whose optimizer state this rank owns. */
-INLINE double static_lines(const mf_cost *c, const mf_plan *p, const struct resident *r, double copies, mf_ledger_sum *t)
+/* Bytes a parameter of a rank, by sharding: decided once a plan. [0] dense, [1] routed experts. */
+struct rates {
+	double weight[2], grad[2], own[2]; /* own: share of the optimizer state that this rank keeps */
+	double moments;
+	bool on_host, fsdp, gathers, shadow, dummies;
+};
+
+INLINE struct rates rates_of(const mf_cost *c, const mf_plan *p)
 {
 	const mf_stack *stack = c->in.stack;
-	uint32_t dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world), group = (dp ? dp : 1) * p->cp;
-	double grad = stack->grad_reduce_bf16 ? 2 : 4, moments = stack->precision_aware ? 4 : 8;
-	bool fsdp = p->sharding == MF_FSDP, sharded = p->zero_stage > 0 || p->sharding == MF_ZERO1_OFFLOAD;
-	double dense = r->dense + r->embed, d = group, de = p->ep > 1 ? (edp ? edp : 1) : group, own, own_experts;
-
-	mf_ledger_add(t, "weights.dense", 2 * dense / (fsdp && p->zero_stage >= 3 ? d : 1),
-		"2 B a parameter, embedding and head among them (param_and_grad_buffer.py:1110); FSDP stage 3 / (dp cp)");
-	mf_ledger_add(t, "weights.expert", 2 * r->experts / (fsdp && p->zero_stage >= 3 ? de : 1),
-		"2 B a parameter of the local experts; FSDP stage 3 / edp");
-	mf_ledger_add(t, "grads.dense", grad * dense / (fsdp && p->zero_stage >= 2 ? d : 1),
-		"4 B, 2 B with bf16 reduction; never sharded by the plain distributed optimizer; FSDP stage 2 / (dp cp)");
-	mf_ledger_add(t, "grads.expert", grad * r->experts / (fsdp && p->zero_stage >= 2 ? de : 1),
-		"4 B, 2 B with bf16 reduction; FSDP stage 2 / edp");
-	if (p->sharding == MF_ZERO1_OFFLOAD)
-		return 0; /* master weights and moments are on the host */
+	uint32_t dp = mf_plan_dp(p, c->world), group = (dp ? dp : 1) * p->cp,
+	         edp = p->ep > 1 ? mf_plan_edp(p, c->world) : group;
+	double share[2] = {1.0 / group, 1.0 / (edp ? edp : 1)}, grad = stack->grad_reduce_bf16 ? 2 : 4;
 	/* Both copies of dualpipe's parameters share one optimizer state. */
-	own = dense / (sharded ? d * copies : copies);
-	own_experts = r->experts / (sharded ? de * copies : copies);
-	mf_ledger_add(t, "master.dense", 4 * own, "4 B / (dp cp) (distrib_optimizer.py:399); whole without distributed optimizer");
-	mf_ledger_add(t, "master.expert", 4 * own_experts, "4 B / edp, the dense group at ep 1 (optimizer/__init__.py:1170)");
-	mf_ledger_add(t, "moments.dense", moments * own, "8 B / (dp cp), 4 B precision-aware");
-	mf_ledger_add(t, "moments.expert", moments * own_experts, "8 B / edp, 4 B precision-aware");
+	double copies = p->schedule == MF_DUALPIPE && p->pp > 1 ? 0.5 : 1;
+	bool fsdp = p->sharding == MF_FSDP;
+	struct rates r;
+
+	for (int i = 0; i < 2; i++) {
+		r.weight[i] = fsdp && p->zero_stage >= 3 ? 2 * share[i] : 2;
+		r.grad[i] = fsdp && p->zero_stage >= 2 ? grad * share[i] : grad;
+		r.own[i] = copies * (p->zero_stage ? share[i] : 1);
+	}
+	r.moments = stack->precision_aware ? 4 : 8;
+	r.on_host = p->sharding == MF_ZERO1_OFFLOAD;
+	r.fsdp = fsdp && p->zero_stage >= 2;
+	r.gathers = fsdp && p->zero_stage >= 3;
+	r.shadow = stack->grad_reduce_bf16 && !stack->precision_aware && p->sharding == MF_ZERO1 && p->zero_stage;
+	r.dummies = stack->transformer_engine && !fsdp;
+	return r;
+}
+
+/* Weights, gradients, optimizer. Returns parameters whose optimizer state this rank owns. */
+INLINE double static_lines(const struct rates *k, const struct held *r, mf_ledger_sum *t)
+{
+	double own, own_experts;
+
+	mf_ledger_add(t, "weights.dense", r->dense * k->weight[0],
+	        "2 B a parameter, embedding and head among them (param_and_grad_buffer.py:1110); FSDP stage 3 / (dp "
+	        "cp)");
+	mf_ledger_add(t, "weights.expert", r->experts * k->weight[1],
+	        "2 B a parameter of the local experts; FSDP stage 3 / edp");
+	mf_ledger_add(t, "grads.dense", r->dense * k->grad[0],
+	        "4 B, 2 B with bf16 reduction; never sharded by the plain distributed optimizer; FSDP stage 2 / (dp "
+	        "cp)");
+	mf_ledger_add(t, "grads.expert", r->experts * k->grad[1], "4 B, 2 B with bf16 reduction; FSDP stage 2 / edp");
+	if (k->on_host)
+		return 0; /* master weights and moments are on the host */
+	own = r->dense * k->own[0];
+	own_experts = r->experts * k->own[1];
+	mf_ledger_add(t, "master.dense", 4 * own,
+	        "4 B / (dp cp) (distrib_optimizer.py:399); whole without distributed optimizer");
+	mf_ledger_add(
+	        t, "master.expert", 4 * own_experts, "4 B / edp, the dense group at ep 1 (optimizer/__init__.py:1170)");
+	mf_ledger_add(t, "moments.dense", k->moments * own, "8 B / (dp cp), 4 B precision-aware");
+	mf_ledger_add(t, "moments.expert", k->moments * own_experts, "8 B / edp, 4 B precision-aware");
 	return own + own_experts;
 }
 
-INLINE void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, unsigned has, mf_ledger_sum *t)
+/* All workspaces but the dummy gradients, which depend on the rank: for a search they are summed once a layer key. */
+static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, mf_ledger_sum *t)
 {
 	double te = mf_k(c, MF_C_MEM_TE_MIB) * MF_MIB;
-	bool has_te = c->in.stack->transformer_engine;
 
 	mf_ledger_add(t, "workspace.cublas", (p->overlap ? 4 : 2) * mf_k(c, MF_C_MEM_CUBLAS_MIB) * MF_MIB,
-		"one a handle and stream: forward and autograd thread, two more under overlap");
-	if (has_te) {
+	        "one a handle and stream: forward and autograd thread, two more under overlap");
+	if (c->in.stack->transformer_engine) {
 		mf_ledger_add(t, "workspace.te", te, "Transformer Engine GEMM workspace");
 		if (c->in.model->experts)
 			mf_ledger_add(t, "workspace.te_grouped", 4 * te, "grouped GEMM: four streams");
-		if (p->sharding != MF_FSDP)
-			mf_ledger_add(t, "workspace.dummy_wgrad", l->shape_bytes[has],
-				"2 B of each distinct weight shape, cached for ever (tensor_parallel/layers.py:617)");
 	}
 	if (p->tp > 1)
-		mf_ledger_add(t, "workspace.sp_gather", l->gather, "2 s H, sequence-parallel gather buffer (core/utils.py:641)");
+		mf_ledger_add(t, "workspace.sp_gather", l->gather,
+		        "2 s H, sequence-parallel gather buffer (core/utils.py:641)");
 	mf_ledger_add(t, "workspace.small", mf_k(c, MF_C_MEM_SMALL_MIB) * MF_MIB, "masks, batches, random states");
 }
 
 /* The activations of a moment, opened. Their sum is `kept`: every line of a layer is whole bytes. */
-static void activation_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct moment *at,
-	mf_explain *ex)
+static void activation_lines(
+        const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct moment *at, mf_explain *ex)
 {
 #define X(id, name, rule) name,
 	static const char *const names[] = {MF_ACT_LINES(X)};
@@ -390,89 +468,120 @@ static void activation_lines(const mf_cost *c, const mf_plan *p, const mf_layer_
 	mf_ledger_sum t = {0, ex};
 
 	if (p->recompute == MF_RECOMPUTE_FULL) {
-		mf_ledger_add(&t, "act.checkpoints", at->checkpoints * l->checkpoint, "2 t H a checkpoint, times micro-batches in flight");
+		mf_ledger_add(&t, "act.checkpoints", at->checkpoints * l->checkpoint,
+		        "2 t H a checkpoint, times micro-batches in flight");
 	} else {
 		mf_layer_act a[2];
 
 		for (int moe = 0; moe < 2; moe++)
 			mf_layer_act_fill(c, p, moe, &a[moe]);
 		for (int i = 0; i < MF_ACT_COUNT; i++)
-			mf_ledger_add(&t, names[i], (at->layers[0] ? at->layers[0] * a[0].kept[i] : 0)
-				+ (at->layers[1] ? at->layers[1] * a[1].kept[i] : 0), rules[i]);
+			mf_ledger_add(&t, names[i],
+			        (at->layers[0] ? at->layers[0] * a[0].kept[i] : 0) +
+			                (at->layers[1] ? at->layers[1] * a[1].kept[i] : 0),
+			        rules[i]);
 	}
 	mf_ledger_add(&t, "act.embed.ids", at->first * l->ids, "token ids and labels, 16 s");
 	mf_ledger_add(&t, "act.final_norm", at->last * l->final_act, "4 t H");
 	mf_ledger_add(&t, "act.mtp", at->last * l->mtp_act, "MTP: 16 t H of norms and projection input, and one layer");
 }
 
-INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct resident *r,
-	const struct moment *at, double own, mf_ledger_sum *t)
+/* What moves: activations and the moment's own buffers, or the gradient queue, or the optimizer step, the largest. */
+INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct rates *k,
+        const struct held *r, double own, const struct moment *opened, mf_ledger_sum *t)
 {
-	const mf_stack *stack = c->in.stack;
-	bool fsdp = p->sharding == MF_FSDP && p->zero_stage >= 2, gathers = fsdp && p->zero_stage >= 3;
 	double p2p = p->pp > 1 ? 2 * l->peer * (p->vpp > 1 ? 2 : 1) : 0, gather_embed = 0, gather_units = 0, now;
 
-	if (gathers) {
+	if (k->gathers) {
 		gather_embed = 2 * r->embed;
-		gather_units = 2 * r->unit * (at->at_loss ? 1 : 2);
+		gather_units = 2 * r->unit * (r->at_loss ? 1 : 2);
 	}
-	now = at->kept + at->extra + p2p + gather_embed + gather_units;
-	if (fsdp) {
-		double params = r->dense + r->embed + r->experts, quota = mf_k(c, MF_C_MEM_FSDP_QUOTA), queued, gathered, kept;
+	now = r->kept + r->extra + p2p + gather_embed + gather_units;
+	if (k->fsdp) {
+		double params = r->dense + r->experts, quota = larger(mf_k(c, MF_C_MEM_FSDP_QUOTA), 2 * r->unit),
+		       queued, gathered;
+		double kept = mf_k(c, MF_C_MEM_FSDP_LATE) * r->kept;
 
-		quota = larger(quota, 2 * r->unit);
-		queued = (stack->grad_reduce_bf16 ? 2 : 4) * (params < quota + r->unit ? params : quota + r->unit);
+		queued =
+		        (c->in.stack->grad_reduce_bf16 ? 2 : 4) * (params < quota + r->unit ? params : quota + r->unit);
 		gathered = r->embed + r->unit + quota / 2;
-		gathered = gathers ? 2 * (params < gathered ? params : gathered) : 0;
-		kept = mf_k(c, MF_C_MEM_FSDP_LATE) * at->kept;
+		gathered = k->gathers ? 2 * (params < gathered ? params : gathered) : 0;
 		if (kept + queued + gathered > now) {
-			mf_ledger_add(t, "act.remaining", kept, "late in backward: the share of activations still held (assumed)");
-			mf_ledger_add(t, "fsdp.gather_units", gathered, "2 B of embedding, head, running unit and half the quota");
-			mf_ledger_add(t, "fsdp.grad_queue", queued, "gradients queued up to the quota (megatron_fsdp.py:418-442)");
+			mf_ledger_add(t, "act.remaining", kept,
+			        "late in backward: the share of activations still held (assumed)");
+			mf_ledger_add(t, "fsdp.gather_units", gathered,
+			        "2 B of embedding, head, running unit and half the quota");
+			mf_ledger_add(t, "fsdp.grad_queue", queued,
+			        "gradients queued up to the quota (megatron_fsdp.py:418-442)");
 			return;
 		}
 	}
 	/* A bf16 gradient buffer is copied to fp32 for the step, when no activation is left. */
-	if (stack->grad_reduce_bf16 && !stack->precision_aware && p->sharding == MF_ZERO1 && p->zero_stage && 4 * own > now) {
-		mf_ledger_add(t, "step.main_grads_fp32", 4 * own, "fp32 copy of the owned gradient shard (distrib_optimizer.py:2697)");
+	if (k->shadow && 4 * own > now) {
+		mf_ledger_add(t, "step.main_grads_fp32", 4 * own,
+		        "fp32 copy of the owned gradient shard (distrib_optimizer.py:2697)");
 		return;
 	}
-	t->bytes += at->kept;
+	t->bytes += (int64_t)r->kept;
 	if (t->ex)
-		activation_lines(c, p, l, at, t->ex);
-	if (at->at_loss) {
-		mf_ledger_add(t, "logits.main_head", l->logits, "s V times 6 B eager, 10 B native fusion, 2 B Transformer Engine");
-		mf_ledger_add(t, "logits.mtp_heads", l->logits_mtp, "s V times 4 B (2 B Transformer Engine) an MTP head");
+		activation_lines(c, p, l, opened, t->ex);
+	if (r->at_loss) {
+		mf_ledger_add(t, "logits.main_head", l->logits,
+		        "s V times 6 B eager, 10 B native fusion, 2 B Transformer Engine");
+		mf_ledger_add(
+		        t, "logits.mtp_heads", l->logits_mtp, "s V times 4 B (2 B Transformer Engine) an MTP head");
 	} else {
-		mf_ledger_add(t, "temp.layer", at->extra, "one layer at work, backward as a rule; under recompute its activations again");
+		mf_ledger_add(t, "temp.layer", r->extra,
+		        "one layer at work, backward as a rule; under recompute its activations again");
 	}
 	mf_ledger_add(t, "p2p", p2p, "4 t H of peer buffers, twice with interleaving");
 	mf_ledger_add(t, "fsdp.gather_embed", gather_embed, "2 B: embedding and head are no unit and stay gathered");
 	mf_ledger_add(t, "fsdp.gather_units", gather_units, "2 B of the running unit and the prefetched one");
 }
 
-INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v, uint32_t rank,
-	uint32_t m, mf_explain *ex)
+/* `opened` is filled where an explanation is wanted. */
+static void hold_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v,
+        uint32_t rank, uint32_t m, struct held *r, struct moment *opened)
 {
 	uint32_t vpp = p->vpp ? p->vpp : 1;
 	bool twice = p->schedule == MF_DUALPIPE && p->pp > 1;
-	mf_ledger_sum t = {0, ex};
-	struct resident r = {0, 0, 0, 0, 0};
 	struct moment at;
-	double own;
 
+	memset(r, 0, sizeof *r);
 	for (uint32_t i = 0; i < vpp; i++) {
-		add_resident(c, l, &v->chunk[rank * vpp + i], &r);
+		add_parameters(c, l, &v->chunk[rank * vpp + i], r);
 		if (twice)
-			add_resident(c, l, &v->chunk[(p->pp - 1u - rank) * vpp + i], &r);
+			add_parameters(c, l, &v->chunk[(p->pp - 1u - rank) * vpp + i], r);
 	}
-	worst_moment(p, l, v, rank, m, &at, ex != NULL);
-	own = static_lines(c, p, &r, twice ? 2 : 1, &t);
-	workspace_lines(c, p, l, r.has, &t);
-	moving_lines(c, p, l, &r, &at, own, &t);
-	mf_ledger_add(&t, "reserve", (mf_k(c, MF_C_MEM_RESERVE) - 1) * t.bytes, "allocator slack: reserved over allocated");
+	if (opened) {
+		worst_moment(p, l, v, rank, m, &at, true);
+		*opened = at;
+	} else {
+		worst_moment(p, l, v, rank, m, &at, false);
+	}
+	r->kept = at.kept;
+	r->extra = at.extra;
+	r->at_loss = at.at_loss;
+}
+
+INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct rates *k,
+        const struct held *r, const struct moment *opened, mf_explain *ex)
+{
+	mf_ledger_sum t = {0, ex};
+	double own = static_lines(k, r, &t);
+
+	if (ex)
+		workspace_lines(c, p, l, &t);
+	else
+		t.bytes += l->workspaces;
+	if (k->dummies)
+		mf_ledger_add(&t, "workspace.dummy_wgrad", l->shape_bytes[r->has],
+		        "2 B of each distinct weight shape, cached for ever (tensor_parallel/layers.py:617)");
+	moving_lines(c, p, l, k, r, own, opened, &t);
+	mf_ledger_add(&t, "reserve", (mf_k(c, MF_C_MEM_RESERVE) - 1) * (double)t.bytes,
+	        "allocator slack: reserved over allocated");
 	mf_ledger_add(&t, "context", mf_k(c, MF_C_MEM_CONTEXT_GIB) * MF_GIB, "CUDA context and NCCL channels");
-	return t.bytes;
+	return (double)t.bytes;
 }
 
 /* ---- all stages -------------------------------------------------------------------------------------------------- */
@@ -485,40 +594,67 @@ uint32_t mf_micro_batches(const mf_cost *c, const mf_plan *p)
 	return m ? m : 1;
 }
 
-/* One rank in the ledger asked for; not inlined where an explanation is made, so the search's copy stays small. */
-static double explained_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v,
-	uint32_t rank, uint32_t m, mf_explain *ex)
+/* One rank in the ledger asked for, opened where `ex` is given. */
+static double any_rank(const mf_cost *c, const mf_plan *p, const struct pipeline *q, uint32_t rank, mf_explain *ex)
 {
-	return c->opts.ledger == MF_LEDGER_PUBLISHED ? mf_published_rank(c, p, l, v, rank, ex) : full_rank(c, p, l, v, rank, m, ex);
+	struct rates k = rates_of(c, p);
+	struct moment opened;
+	struct held r;
+
+	if (c->opts.ledger == MF_LEDGER_PUBLISHED)
+		return mf_published_rank(c, p, q->l, q->v, rank, ex);
+	hold_rank(c, p, q->l, q->v, rank, q->micro_batches, &r, &opened);
+	return full_rank(c, p, q->l, &k, &r, &opened, ex);
+}
+
+/* The ranks that can be the worst, from the call before where only the sharding differs. */
+INLINE const struct pipeline *pipeline_of(mf_cost *c, const mf_plan *p)
+{
+	struct pipeline *q = &c->train_memory->last;
+	uint64_t key[4];
+
+	plan_key(p, key);
+	if (q->used && memcmp(q->key, key, sizeof key) == 0)
+		return q;
+	memcpy(q->key, key, sizeof key);
+	q->l = layer_memory(c, p, key);
+	q->v = stage_shape(c, p, key + 2);
+	q->micro_batches = mf_micro_batches(c, p);
+	q->used = true;
+	if (c->opts.ledger != MF_LEDGER_PUBLISHED)
+		for (uint32_t i = 0; i < q->v->n_ranks; i++)
+			hold_rank(c, p, q->l, q->v, q->v->ranks[i], q->micro_batches, &q->rank[i], NULL);
+	return q;
 }
 
 void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex)
 {
-	const mf_layer_memory *l = layer_memory(c, p);
-	const mf_stage_shape *v = stage_shape(c, p);
+	const struct pipeline *q = pipeline_of(c, p);
 	bool published = c->opts.ledger == MF_LEDGER_PUBLISHED;
-	uint32_t m = mf_micro_batches(c, p);
+	struct rates k = rates_of(c, p);
 	double worst = -1, band;
 
-	out->budget_bytes = published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
+	out->budget_bytes =
+	        published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
 	out->worst_stage = 0;
-	for (uint32_t i = 0; i < v->n_ranks; i++) {
-		uint32_t r = v->ranks[i];
-		double total = published ? mf_published_rank(c, p, l, v, r, NULL) : full_rank(c, p, l, v, r, m, NULL);
+	for (uint32_t i = 0; i < q->v->n_ranks; i++) {
+		double total = published ? mf_published_rank(c, p, q->l, q->v, q->v->ranks[i], NULL)
+		                         : full_rank(c, p, q->l, &k, &q->rank[i], NULL, NULL);
 
 		if (total > worst) {
 			worst = total;
-			out->worst_stage = (uint16_t)r;
+			out->worst_stage = q->v->ranks[i];
 		}
 	}
 	band = published ? mf_k(c, MF_C_MEM_PUBLISHED_PROBE_GB) * MF_GB : mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
-	out->total_bytes = v->n_ranks ? worst : NAN; /* a split with more virtual stages than can be named has no price */
+	out->total_bytes =
+	        q->v->n_ranks ? worst : NAN; /* a split with more virtual stages than can be named has no price */
 	out->fits = out->total_bytes <= out->budget_bytes;
 	out->probe = out->fits && out->total_bytes > out->budget_bytes - band;
-	if (!ex || !v->n_ranks)
+	if (!ex || !q->v->n_ranks)
 		return;
 	for (uint32_t r = 0; r < p->pp; r++)
-		ex->stage_bytes[r] = explained_rank(c, p, l, v, r, m, NULL);
+		ex->stage_bytes[r] = any_rank(c, p, q, r, NULL);
 	ex->n_stages = p->pp;
-	explained_rank(c, p, l, v, out->worst_stage, m, ex);
+	any_rank(c, p, q, out->worst_stage, ex);
 }

@@ -162,8 +162,7 @@ static values recompute_values(const mf_inputs *in, mf_space space)
 		if (bit & all && bit != MF_RC_CORE_ATTN)
 			add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, bit, 1));
 	add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, all & ~(unsigned)MF_RC_MOE, 1));
-	for (unsigned n = 1; n <= 2; n++)
-		add(&l, recompute_pack(MF_RECOMPUTE_FULL, 0, n));
+	add(&l, recompute_pack(MF_RECOMPUTE_FULL, 0, 1));
 	return l;
 }
 
@@ -232,7 +231,7 @@ static void train_shapes(mf_space_set *s, const mf_model *m, mf_space space, siz
 		return;
 
 	split splits[8];
-	const size_t n = uneven_splits(layers, pp, space == MF_SPACE_WIDE ? 4 : 2, splits);
+	const size_t n = uneven_splits(layers, pp, space == MF_SPACE_WIDE ? 3 : 2, splits);
 	for (size_t i = 0; i < n; i++) {
 		const split *u = &splits[i];
 		add_both(s, j, MF_1F1B, 1, u->first, u->last);
