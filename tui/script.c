@@ -1,7 +1,7 @@
 /*
- * script.c: the same program without a terminal. A script has a line for each step: keys as typed, named ones in angle
- * brackets (/ep8<Enter>), or a ':' command, among them :dump, :wait idle, :size COLSxROWS and :echo TEXT. Every step
- * waits until threads are at rest, so a script's screens depend on nothing but its text and the inputs.
+ * script.c: the same program without a terminal. A line is a ':' command (every action by name, and :dump, :wait idle,
+ * :size COLSxROWS, :echo TEXT), or key names and "texts" separated by blanks. '#' begins a comment. After every key
+ * and command threads come to rest, so a script's screens depend on nothing but its text and the inputs.
  */
 #include "tui_app.h"
 
@@ -48,6 +48,7 @@ static mf_status dump(struct script *s, mf_err *err)
 	int x, y;
 	mf_app_view(s->a, &s->cells, &x, &y);
 	mf_cells_dump(&s->cells, &text);
+	mf_buf_puts(&text, "--\n"); /* between one screen and the next */
 	bool bad = text.failed || fwrite(mf_buf_text(&text), 1, text.len, stdout) != text.len || fflush(stdout) != 0;
 	mf_buf_dispose(&text);
 	return bad ? mf_fail(err, MF_EIO, "cannot write the screen to standard output") : MF_OK;
@@ -61,27 +62,35 @@ static mf_status resize(struct script *s, int w, int h, mf_err *err)
 	return MF_OK;
 }
 
+static void press(struct script *s, mf_key key)
+{
+	mf_key_event k = {key, 0, 0, 0};
+	int x, y;
+	carry_out(s, mf_app_key(s->a, &k));
+	/* Drawing decides how long a page is, as it would on a terminal. */
+	mf_app_view(s->a, &s->cells, &x, &y);
+}
+
 static mf_status run_keys(struct script *s, const char *file, int line, const char *text, mf_err *err)
 {
-	int x, y;
-	while (*text && !s->quit) {
-		mf_key_event k = {MF_KEY_NONE, 0, 0, 0};
-		if (*text == '<') {
-			const char *end = strchr(text, '>');
-			k.key = end ? mf_key_parse(text + 1, (size_t)(end - text - 1)) : MF_KEY_NONE;
-			if (k.key == MF_KEY_NONE)
-				return mf_fail_at(err, MF_EINPUT, file, line, NULL, "no key '%.20s'; a plain < is written <lt>", text);
-			text = end + 1;
-		} else {
-			uint32_t cp;
-			text += mf_utf8_decode(text, strlen(text), &cp);
-			if (cp == UINT32_MAX)
-				return mf_fail_at(err, MF_EINPUT, file, line, NULL, "not UTF-8");
-			k.key = cp;
+	while (!s->quit && *(text += strspn(text, " \t"))) {
+		size_t len = strcspn(text, " \t");
+		if (*text == '"' && strchr(text + 1, '"')) {
+			for (text++; *text != '"' && !s->quit;) {
+				uint32_t cp;
+				text += mf_utf8_decode(text, strlen(text), &cp);
+				if (cp == UINT32_MAX)
+					return mf_fail_at(err, MF_EINPUT, file, line, NULL, "not UTF-8");
+				press(s, cp);
+			}
+			text += *text == '"';
+			continue;
 		}
-		carry_out(s, mf_app_key(s->a, &k));
-		/* Drawing decides how long a page is, as it would on a terminal. */
-		mf_app_view(s->a, &s->cells, &x, &y);
+		mf_key key = mf_key_parse(text, len);
+		if (key == MF_KEY_NONE)
+			return mf_fail_at(err, MF_EINPUT, file, line, NULL, "no key is named %.*s", (int)(len < 40 ? len : 40), text);
+		press(s, key);
+		text += len;
 	}
 	return MF_OK;
 }

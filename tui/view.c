@@ -66,13 +66,13 @@ static const struct column {
 	[COL_RANK] = {"#", 7, 3, 0, -1, true},
 	[COL_PLAN] = {"plan", 0, 3, 0, -1, false},
 	[COL_TPUT] = {"tok/s/GPU", 10, 3, 0, MF_SORT_THROUGHPUT, true},
-	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 3, MF_SORT_STEP, true},
-	[COL_TTFT] = {"TTFT ms", 8, 1u << MF_SERVE, 3, MF_SORT_TTFT, true},
+	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 5, MF_SORT_STEP, true},
+	[COL_TTFT] = {"TTFT ms", 8, 1u << MF_SERVE, 4, MF_SORT_TTFT, true},
 	[COL_TPOT] = {"TPOT ms", 8, 1u << MF_SERVE, 2, MF_SORT_TPOT, true},
 	[COL_MEM] = {"mem GB", 7, 3, 0, MF_SORT_MEMORY, true},
 	[COL_BAR] = {"of budget", 10, 3, 6, -1, false},
-	[COL_HIDDEN] = {"hid%", 5, 3, 4, MF_SORT_HIDDEN, true},
-	[COL_BUBBLE] = {"bub%", 5, 1u << MF_TRAIN, 5, MF_SORT_BUBBLE, true},
+	[COL_HIDDEN] = {"hid%", 5, 3, 3, MF_SORT_HIDDEN, true},
+	[COL_BUBBLE] = {"bub%", 5, 1u << MF_TRAIN, 4, MF_SORT_BUBBLE, true},
 	[COL_VERDICT] = {"verdict", 11, 3, 0, -1, false},
 };
 
@@ -92,29 +92,28 @@ static int rank_width(const mf_app *a)
 /* Places columns in `width`; absent ones get w 0. */
 static void place_columns(const mf_app *a, int width, struct placed out[COL_COUNT])
 {
-	int cut = 99;
-	/* The plan text wants about 40 columns before the optional columns cost it more. */
-	for (int want = 40;; want = PLAN_LEAST) {
-		for (cut = 99; cut >= 1; cut--) {
+	/* The plan's text says most: optional columns go, the least telling first, until it has its 40 columns. Only where
+	 * that does not suffice does the text give way too. */
+	static const int wanted[] = {40, 30, PLAN_LEAST};
+	int cut = 0;
+	for (size_t k = 0; k < MF_COUNT(wanted) && cut == 0; k++) {
+		for (cut = 7; cut > 0; cut--) {
 			int used = GUTTER;
-			for (int i = 0; i < COL_COUNT; i++) {
-				if (!(columns[i].phases & 1u << a->phase) || (columns[i].goes && columns[i].goes >= cut))
-					continue;
-				used += 1 + (i == COL_PLAN ? want : i == COL_RANK ? rank_width(a) : columns[i].width);
-			}
+			for (int i = 0; i < COL_COUNT; i++)
+				if ((columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut))
+					used += 1 + (i == COL_PLAN ? wanted[k] : i == COL_RANK ? rank_width(a) : columns[i].width);
 			if (used <= width)
 				break;
 		}
-		if (cut >= 4 || want == PLAN_LEAST)
-			break;
 	}
+	cut = cut == 0 ? 1 : cut;
 	int used = GUTTER;
 	for (int i = 0; i < COL_COUNT; i++) {
 		bool on = (columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut);
 		out[i].w = !on ? 0 : i == COL_PLAN ? 0 : i == COL_RANK ? rank_width(a) : columns[i].width;
 		used += on ? 1 + out[i].w : 0;
 	}
-	out[COL_PLAN].w = width - used > 8 ? width - used + 0 : 8;
+	out[COL_PLAN].w = width - used > 8 ? width - used : 8;
 	int x = GUTTER;
 	for (int i = 0; i < COL_COUNT; i++) {
 		if (out[i].w == 0)
