@@ -101,7 +101,7 @@ static mf_status run_line(struct script *s, const char *file, int line, const ch
 
 	if (text[0] == '#' || text[0] == 0)
 		return MF_OK;
-	if (text[0] != ':')
+	if (text[0] != ':' || text[1] == ' ')
 		return run_keys(s, file, line, text, err);
 	if (strcmp(text, ":dump") == 0)
 		return dump(s, err);

@@ -19,7 +19,8 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 		l->too_small = true;
 		return;
 	}
-	int header = h >= 20 ? 3 : 2, status = 2;
+	/* Without the detail pane the status line carries the whole refusal, over two lines. */
+	int header = h >= 20 ? 3 : 2, status = detail_open ? 2 : 3;
 	l->header = (mf_rect){0, 0, w, header};
 	l->status = (mf_rect){0, h - status, w, status};
 	int top = header, room = h - header - status;
@@ -438,28 +439,51 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 	}
 }
 
+/* A text over the lines of r, broken at blanks; the last line is cut where it does not fit. */
+static void draw_wrapped(mf_cells *s, mf_rect r, mf_role role, const char *text)
+{
+	for (int y = 0; y < r.h && *text; y++) {
+		size_t len = strlen(text), n = mf_text_fit(text, len, r.w, s->ascii, NULL);
+		char line[1024];
+		if (n < len && y + 1 < r.h) {
+			size_t cut = n;
+			while (cut > 0 && text[cut] != ' ')
+				cut--;
+			n = cut > 0 ? cut : n;
+		} else {
+			n = len;
+		}
+		n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
+		memcpy(line, text, n);
+		line[n] = 0;
+		mf_cells_text(s, r.x, r.y + y, r.w, role, line);
+		text += n;
+		text += strspn(text, " ");
+	}
+}
+
 static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
 {
 	const mf_row *row = mf_app_selected(a);
-	mf_rect first = {r.x, r.y, r.w, 1}, second = {r.x, r.y + 1, r.w, 1};
+	mf_rect first = {r.x, r.y, r.w, r.h - 1}, last = {r.x, r.y + r.h - 1, r.w, 1};
 
 	if (a->prompt.action != MF_ACT_NONE) {
 		draw_prompt(a, s, first, cursor_x, cursor_y);
 		if (a->message[0]) {
-			mf_cells_text(s, second.x, second.y, second.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+			mf_cells_text(s, last.x, last.y, last.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
 			return;
 		}
 	} else if (a->message[0]) {
-		mf_cells_text(s, r.x, r.y, r.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+		draw_wrapped(s, first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
 	} else if (row && a->constraint && row->rule != MF_RULE_NONE && a->detail.valid && a->detail.refusal.reason[0]) {
 		char text[700];
 		snprintf(text, sizeof(text), "%s %s: %s", mf_glyph_text(MF_G_REFUSED, s->ascii), a->detail.refusal.rule,
 			a->detail.refusal.reason);
-		mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_REASON, text);
+		draw_wrapped(s, first, MF_ROLE_REASON, text);
 	} else if (row && a->constraint && row->probe) {
-		mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_PROBE, "buildable, but within the ledger's error of the budget: launch it to know");
+		draw_wrapped(s, first, MF_ROLE_PROBE, "buildable, but within the ledger's error of the budget: launch it to know");
 	}
-	draw_keys(a, s, second);
+	draw_keys(a, s, last);
 }
 
 /* ---- panels ---- */
