@@ -1,7 +1,7 @@
 /*
  * bench.c: moefs bench measures the program itself: what the predicate, a search, a re-ranking, a redraw and a cold
- * start cost. One JSON line a figure: the median of many rounds, with the counts it stands on. A ratio is of two figures
- * taken turn about in one run.
+ * start cost. One JSON line a figure: the median of many rounds, with the counts it stands on. A ratio is of two
+ * figures taken turn about in one run.
  */
 #include <fcntl.h>
 #include <math.h>
@@ -25,7 +25,7 @@ extern char **environ;
 #define MIN_STRETCH_MS 2.0
 
 typedef struct bencher {
-	unsigned rounds, long_rounds;  /* of what takes milliseconds; of what takes a second */
+	unsigned rounds, long_rounds; /* of what takes milliseconds; of what takes a second */
 	unsigned threads;
 	bool quick, failed;
 } bencher;
@@ -67,7 +67,8 @@ static void count(cJSON *o, const char *name, double n)
 	cJSON_AddNumberToObject(o, name, n);
 }
 
-static mf_status open_case(mf_session *s, const char *model, const char *cluster, const char *phase, const char *space, mf_err *err)
+static mf_status open_case(
+        mf_session *s, const char *model, const char *cluster, const char *phase, const char *space, mf_err *err)
 {
 	mf_args a;
 
@@ -79,10 +80,10 @@ static mf_status open_case(mf_session *s, const char *model, const char *cluster
 	return mf_session_open(s, &a, err);
 }
 
-/* Median wall times of whole searches, constrained and, where `free_ms` is given, unconstrained in the same rounds. The last
- * constrained result is *last, owned by the caller. */
-static mf_status time_search(const mf_session *s, unsigned threads, unsigned rounds, double *ms, double *free_ms, mf_search **last,
-	mf_err *err)
+/* Median wall times of whole searches, constrained and, where `free_ms` is given, unconstrained in the same rounds. The
+ * last constrained result is *last, owned by the caller. */
+static mf_status time_search(const mf_session *s, unsigned threads, unsigned rounds, double *ms, double *free_ms,
+        mf_search **last, mf_err *err)
 {
 	mf_search_opts opts = mf_session_search_opts(s);
 	double all[2][MAX_ROUNDS];
@@ -142,13 +143,15 @@ static double time_rerank(mf_search *f, unsigned threads, unsigned rounds, bool 
 
 	for (unsigned i = 0; i < rounds; i++) {
 		const double start = mf_now_ms();
-		*ok &= mf_search_rank(f, i % 2 ? MF_SORT_MEMORY : MF_SORT_THROUGHPUT, i % 2 == 0, true, threads) == MF_OK;
+		*ok &= mf_search_rank(f, i % 2 ? MF_SORT_MEMORY : MF_SORT_THROUGHPUT, i % 2 == 0, true, threads) ==
+		       MF_OK;
 		all[i] = mf_now_ms() - start;
 	}
 	return median(all, rounds);
 }
 
-/* ---- distinct commands ---------------------------------------------------------------------------------------------- */
+/* ---- distinct commands ----------------------------------------------------------------------------------------------
+ */
 
 /* Sink that keeps a fingerprint of what it is told. 64 bits: two of two million commands meet by accident once in ten
  * million runs. */
@@ -181,7 +184,10 @@ static int by_hash(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-typedef struct commands { uint64_t worded, distinct; double us; } commands;
+typedef struct commands {
+	uint64_t worded, distinct;
+	double us;
+} commands;
 
 /* Commands of all rows the toolchain has words for, refused ones written all the same (--forced). */
 static bool count_commands(const mf_session *s, const mf_search *f, commands *out)
@@ -211,7 +217,8 @@ static bool count_commands(const mf_session *s, const mf_search *f, commands *ou
 	return true;
 }
 
-/* ---- cases ---------------------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------------------------------
+ */
 
 static uint64_t accepted(const mf_search *f)
 {
@@ -351,15 +358,17 @@ static mf_status bench_node(bencher *b, const char *phase, mf_err *err)
 	return st;
 }
 
-typedef struct child { double wall_ms, cpu_ms; } child;
+typedef struct child {
+	double wall_ms, cpu_ms;
+} child;
 
 static double timeval_ms(struct timeval t)
 {
 	return (double)t.tv_sec * 1e3 + (double)t.tv_usec / 1e3;
 }
 
-/* Runs this program anew with `words` (NULL-terminated) and `input` as its standard input; its output is thrown away. The
- * times are NaN when it could not be run or failed. */
+/* Runs this program anew with `words` (NULL-terminated) and `input` as its standard input; its output is thrown away.
+ * The times are NaN when it could not be run or failed. */
 static child run_self(const char *const *words, const char *input)
 {
 	child none = {NAN, NAN}, c = none;
@@ -373,7 +382,8 @@ static child run_self(const char *const *words, const char *input)
 
 	if (!in)
 		return none;
-	if (fputs(input, in) < 0 || fflush(in) != 0 || fseek(in, 0, SEEK_SET) != 0 || posix_spawn_file_actions_init(&actions) != 0) {
+	if (fputs(input, in) < 0 || fflush(in) != 0 || fseek(in, 0, SEEK_SET) != 0 ||
+	        posix_spawn_file_actions_init(&actions) != 0) {
 		fclose(in);
 		return none;
 	}
@@ -383,7 +393,7 @@ static child run_self(const char *const *words, const char *input)
 		;
 	const double start = mf_now_ms();
 	if (!words[n] && posix_spawn(&pid, "/proc/self/exe", &actions, NULL, argv, environ) == 0 &&
-		wait4(pid, &status, 0, &usage) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+	        wait4(pid, &status, 0, &usage) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		c = (child){mf_now_ms() - start, timeval_ms(usage.ru_utime) + timeval_ms(usage.ru_stime)};
 	for (size_t i = 0; i < n; i++)
 		free(argv[i]);
@@ -395,9 +405,10 @@ static child run_self(const char *const *words, const char *input)
 /* From nothing to the ranked plans: as a table, and as the terminal program's first screen. */
 static void bench_start(bencher *b)
 {
-	static const char *const table[] = {"moefs", "search", "--model", "deepseek-v2-lite", "--cluster", "8xh800", NULL};
-	static const char *const screen[] = {"moefs", "tui", "--model", "deepseek-v2-lite", "--cluster", "8xh800", "--script", "-",
-		NULL};
+	static const char *const table[] = {
+	        "moefs", "search", "--model", "deepseek-v2-lite", "--cluster", "8xh800", NULL};
+	static const char *const screen[] = {
+	        "moefs", "tui", "--model", "deepseek-v2-lite", "--cluster", "8xh800", "--script", "-", NULL};
 	double tables[MAX_ROUNDS], screens[MAX_ROUNDS];
 
 	for (unsigned i = 0; i < b->rounds; i++) {
@@ -408,11 +419,12 @@ static void bench_start(bencher *b)
 	print(b, line("start.first_screen", median(screens, b->rounds), "ms", b->rounds));
 }
 
-/* What a key costs in the terminal program above a wide space: the difference between a long script and an empty one. */
+/* What a key costs in the terminal program above a wide space: the difference between a long script and an empty one.
+ */
 static mf_status bench_redraw(bencher *b, mf_err *err)
 {
-	static const char *const words[] = {"moefs", "tui", "--model", "qwen3-235b-a22b", "--cluster", "256x8xh800", "--space", "wide",
-		"--size", "120x40", "--script", "-", NULL};
+	static const char *const words[] = {"moefs", "tui", "--model", "qwen3-235b-a22b", "--cluster", "256x8xh800",
+	        "--space", "wide", "--size", "120x40", "--script", "-", NULL};
 	const unsigned keys = 4000;
 	double all[MAX_ROUNDS];
 	mf_buf script = MF_BUF_INIT;
