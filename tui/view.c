@@ -61,10 +61,12 @@ static bool has_column(const mf_app *a, int c, int width)
 
 static int plan_width(const mf_app *a, int width)
 {
+	int left = width - 1;
+
 	for (int c = 0; c < COL_COUNT; c++)
 		if (columns[c].width && has_column(a, c, width))
-			width -= columns[c].width + 1;
-	return width - 1;
+			left -= columns[c].width + 1;
+	return left;
 }
 
 static void number(char *out, size_t size, int decimals, const char *unit, double v)

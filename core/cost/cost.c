@@ -30,6 +30,8 @@ mf_status mf_cost_new(
 		st = mf_train_memory_new(c, err);
 		if (st == MF_OK)
 			st = mf_train_time_new(c, err);
+	} else {
+		st = mf_serve_state_new(c, err);
 	}
 	if (st < 0) {
 		mf_cost_free(c);
@@ -45,6 +47,7 @@ void mf_cost_free(mf_cost *c)
 		return;
 	mf_train_memory_free(c->train_memory);
 	mf_train_time_free(c->train_time);
+	mf_serve_state_free(c->serve);
 	free(c);
 }
 

@@ -1,8 +1,13 @@
 /*
- * memory_train.c: GPU memory of a training rank. Every pipeline stage is computed, the worst decides. Static lines
- * (weights, gradients, optimizer), workspaces, and the activations of the micro-batches in flight at the worst of four
- * moments: loss, layer forward, layer backward, optimizer step. Rules and their evidence: memory_layer.c for a layer, the
- * rule texts below for the rest (files of Megatron core 0.18.0).
+ * memory_train.c: GPU memory of a training rank. The worst pipeline stage decides: its weights, gradients and
+ * optimizer, its workspaces, and the activations of the micro-batches in flight at the worst of its moments (loss,
+ * layer forward, layer backward, optimizer step). Rules and their evidence stand in the rule texts (files of Megatron
+ * core 0.18.0), those of a layer in memory_layer.c.
+ *
+ * A search asks for hundreds of thousands of plans, so two memo tables carry the work: a layer's bytes by the
+ * dimensions that decide a layer, and a pipeline split by the dimensions that decide it. Both are direct-mapped and of
+ * fixed size: a collision computes again, which is right and only slower. Ranks whose chunks are equal hold equal
+ * static bytes, and the earlier one has at least as many micro-batches in flight; so one rank of each kind is asked.
  */
 #include "memory_train.h"
 
@@ -10,12 +15,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOTS 1024 /* power of two; distinct layer keys of a search are far fewer per thread */
+#define LAYER_SLOTS 2048 /* powers of two */
+#define SHAPE_SLOTS 256
+#define INLINE static inline __attribute__((always_inline))
+
+/* What a rank holds before sharding is decided: parameters, and the bytes of its worst moment. */
+struct held {
+	double dense, experts; /* parameters, embedding and head among the first */
+	double embed;          /* embedding and head: no FSDP unit */
+	double unit;           /* largest FSDP unit */
+	double kept, extra;    /* activations of the worst moment, and what stands beside them */
+	unsigned has;          /* MF_HAS_ bits */
+	bool at_loss;
+};
+
+/* All ranks that can be the worst, for one layer key and one split. */
+struct pipeline {
+	uint64_t key[4];
+	const mf_layer_memory *l;
+	const mf_stage_shape *v;
+	uint32_t micro_batches;
+	bool used;
+	struct held rank[MF_MAX_STAGES]; /* by position in v->ranks */
+};
 
 struct mf_train_memory {
 	uint16_t moe_before[MF_MAX_LAYERS + 1]; /* MoE layers among the first n */
-	mf_layer_memory slots[SLOTS];
-	mf_param_count params;
+	struct pipeline
+	        last; /* searches vary the sharding innermost, and only the lines of held parameters depend on it */
+	mf_layer_memory layers[LAYER_SLOTS];
+	mf_stage_shape shapes[SHAPE_SLOTS];
 };
 
 mf_status mf_train_memory_new(mf_cost *c, mf_err *err)
@@ -25,9 +54,8 @@ mf_status mf_train_memory_new(mf_cost *c, mf_err *err)
 
 	if (!s)
 		return mf_fail(err, MF_ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
-		s->moe_before[i + 1] = (uint16_t)(s->moe_before[i] + m->moe_layer[i]);
-	mf_model_count(m, &s->params);
+	for (uint32_t i = 0; i < MF_MAX_LAYERS; i++)
+		s->moe_before[i + 1] = (uint16_t)(s->moe_before[i] + (i < m->layers && m->moe_layer[i] ? 1 : 0));
 	c->train_memory = s;
 	return MF_OK;
 }
@@ -37,365 +65,596 @@ void mf_train_memory_free(struct mf_train_memory *s)
 	free(s);
 }
 
-/* The layer's memory for the dimensions that decide it, from the memo or computed into it. */
-static const mf_layer_memory *layer_memory(mf_cost *c, const mf_plan *p)
+/* Degrees sit in the high bits of a key, and multiplication carries only upwards: fold before it. */
+INLINE uint64_t mix(uint64_t a, uint64_t b)
 {
-	uint64_t a = (uint64_t)p->tp << 48 | (uint64_t)p->cp << 32 | (uint64_t)p->ep << 16 | p->etp;
-	uint64_t b = (uint64_t)p->micro_batch << 32 | (uint64_t)p->dispatcher << 16 | (uint64_t)p->recompute << 8
-		| p->recompute_modules;
-	uint64_t h = (a ^ b * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-	mf_layer_memory *l = &c->train_memory->slots[(h >> 40) & (SLOTS - 1)];
+	uint64_t h = a ^ b * 0x9e3779b97f4a7c15u;
 
-	/* Direct-mapped: a collision recomputes, which is right and only slower. */
-	if (!l->used || l->key[0] != a || l->key[1] != b) {
-		memset(l, 0, sizeof *l);
+	h = (h ^ h >> 32) * 0xbf58476d1ce4e5b9u;
+	h = (h ^ h >> 32) * 0x94d049bb133111ebu;
+	return h >> 32;
+}
+
+/* ---- memo tables ------------------------------------------------------------------------------------------------- */
+
+/* What decides a layer (two words), then what decides a split (two words). */
+INLINE void plan_key(const mf_plan *p, uint64_t key[4])
+{
+	key[0] = (uint64_t)p->tp << 48 | (uint64_t)p->cp << 32 | (uint64_t)p->ep << 16 | p->etp;
+	key[1] = (uint64_t)p->micro_batch << 48 | (uint64_t)p->recompute_layers << 32 |
+	         (uint64_t)(p->overlap != 0) << 24 | (uint64_t)p->dispatcher << 16 | (uint64_t)p->recompute << 8 |
+	         p->recompute_modules;
+	key[2] = (uint64_t)p->pp << 48 | (uint64_t)p->vpp << 32 | (uint64_t)p->first_layers << 16 | p->last_layers;
+	key[3] = (uint64_t)p->stage_layout << 8 | (p->schedule == MF_DUALPIPE);
+}
+
+static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, mf_ledger_sum *t);
+
+INLINE const mf_layer_memory *layer_memory(mf_cost *c, const mf_plan *p, const uint64_t key[2])
+{
+	mf_layer_memory *l = &c->train_memory->layers[mix(key[0], key[1]) & (LAYER_SLOTS - 1)];
+
+	if (!l->used || l->key[0] != key[0] || l->key[1] != key[1]) {
+		mf_ledger_sum t = {0, NULL};
+
 		mf_layer_memory_fill(c, p, l);
-		l->key[0] = a;
-		l->key[1] = b;
-		l->used = true;
+		workspace_lines(c, p, l, &t);
+		l->workspaces = t.bytes;
+		l->key[0] = key[0];
+		l->key[1] = key[1];
+		l->used = 1;
 	}
 	return l;
 }
 
-/* ---- a stage ------------------------------------------------------------------------------------------------------- */
-
-/* What a rank of one stage holds, before anything is summed. */
-struct stage {
-	double dense, expert;          /* parameters */
-	double embed;                  /* of them embedding and head: no FSDP unit */
-	double unit;                   /* largest FSDP unit, parameters */
-	double held[2];                /* layers of each kind times micro-batches in flight */
-	double in_flight_first;        /* micro-batches of the chunk with the embedding */
-	double ckpt;                   /* full recompute: checkpoints held */
-	bool embedding, loss, moe, plain;
-};
-
-struct counts {
-	uint16_t layers[MF_MAX_LAYERS]; /* of every virtual stage */
-	uint16_t first[MF_MAX_LAYERS];  /* first layer of each */
-	size_t n;
-};
-
-/* Micro-batches of chunk `k` that rank `r` holds when its warm-up is over: closed form of the schedules' order
- * (schedules.py:857-867, 2193). The worst moment of a stage lies there or, for the loss, on the last stage, whose
- * warm-up ends with the chunk that holds it. */
-static double chunk_in_flight(const mf_plan *p, uint32_t micro_batches, uint32_t r, uint32_t k)
-{
-	uint32_t m = micro_batches ? micro_batches : 1, done, group, rest;
-
-	if (p->schedule == MF_DUALPIPE)
-		return p->pp + 1u < m ? p->pp + 1u : m;
-	if (p->pp == 1)
-		return 1;
-	if (p->vpp <= 1)
-		return p->pp - r < m ? p->pp - r : m;
-	done = 2 * (p->pp - r - 1u) + (p->vpp - 1u) * p->pp + (p->overlap ? 1 : 0) + 1;
-	if (done > m * p->vpp)
-		done = m * p->vpp;
-	group = done / (p->pp * p->vpp);
-	rest = done % (p->pp * p->vpp);
-	rest = rest > k * p->pp ? rest - k * p->pp : 0;
-	if (rest > p->pp)
-		rest = p->pp;
-	return group * (double)p->pp + rest;
-}
-
-static void add_chunk(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct counts *v,
-	size_t index, double flight, bool parameters_only, struct stage *out)
+static void shape_fill(const mf_cost *c, const mf_plan *p, mf_stage_shape *v)
 {
 	const struct mf_train_memory *s = c->train_memory;
-	uint32_t n = v->layers[index], first_layer = v->first[index], end = first_layer + n;
-	uint32_t moe, plain;
+	uint32_t vpp = p->vpp ? p->vpp : 1, at = 0, layers = c->in.model->layers;
+	uint16_t counts[MF_MAX_CHUNKS];
+	size_t n = mf_plan_stages(p, c->in.model, c->in.intern, counts, MF_COUNT(counts), NULL);
 
-	if (end > c->in.model->layers)
-		end = c->in.model->layers;
-	moe = (uint32_t)(s->moe_before[end] - s->moe_before[first_layer]);
-	plain = end - first_layer - moe;
-	out->dense += plain * l->dense[0] + moe * l->dense[1];
-	out->expert += moe * l->expert[1];
-	if (moe)
-		out->unit = fmax(out->unit, l->dense[1] + l->expert[1]);
-	if (plain)
-		out->unit = fmax(out->unit, l->dense[0]);
-	out->moe |= moe > 0;
-	out->plain |= plain > 0;
-	if (index == 0) {
-		out->dense += l->embedding;
-		out->embed += l->embedding;
-		out->embedding = true;
-		out->in_flight_first = flight;
-	}
-	if (index == v->n - 1) {
-		double head = c->in.model->tied_embeddings && v->n == 1 ? 0 : l->head;
-
-		out->dense += head + l->mtp_dense + (l->mtp_dense > 0 && v->n > 1 ? l->embedding : 0);
-		out->embed += head;
-		out->expert += l->mtp_expert;
-		out->loss = true;
-	}
-	if (parameters_only)
+	memset(v, 0, sizeof *v);
+	if (!n || n != (size_t)p->pp * vpp || p->pp > MF_MAX_STAGES)
 		return;
-	out->held[0] += flight * plain;
-	out->held[1] += flight * moe;
-	out->ckpt += flight * ceil((double)n / (p->recompute_layers ? p->recompute_layers : 1));
-}
+	v->n_chunks = (uint16_t)n;
+	for (uint32_t i = 0; i < n; i++) {
+		mf_chunk *k = &v->chunk[i % p->pp * vpp + i / p->pp];
+		uint32_t end = at + counts[i] < layers ? at + counts[i] : layers;
 
-static void stage_contents(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct counts *v,
-	uint32_t micro_batches, uint32_t rank, struct stage *out)
-{
-	memset(out, 0, sizeof *out);
-	for (uint32_t k = 0; (size_t)k * p->pp < v->n; k++) {
-		uint32_t mirror = p->pp - 1u - rank;
+		k->layers[1] = (uint16_t)(s->moe_before[end] - s->moe_before[at]);
+		k->layers[0] = (uint16_t)(end - at - k->layers[1]);
+		k->first = i == 0;
+		k->last = i == n - 1;
+		at = end;
+	}
+	for (uint32_t r = 0; r < p->pp; r++) {
+		const mf_chunk *k = &v->chunk[r * vpp];
+		uint32_t seen = 0, same = 1;
 
-		add_chunk(c, p, l, v, k * p->pp + rank, chunk_in_flight(p, micro_batches, rank, k), false, out);
-		/* DualPipe keeps the parameters of the mirrored stage too. */
-		if (p->schedule == MF_DUALPIPE && mirror != rank)
-			add_chunk(c, p, l, v, k * p->pp + mirror, 0, true, out);
+		while (same < vpp && memcmp(&k[same], k, sizeof *k) == 0)
+			same++;
+		v->equal_chunks[r] = same == vpp && !k->first && !k->last;
+		/* Under dualpipe a rank holds its mirror's chunk too, and flights differ: every rank up to the middle
+		 * counts. */
+		if (p->schedule == MF_DUALPIPE) {
+			if (r < (p->pp + 1u) / 2)
+				v->ranks[v->n_ranks++] = (uint16_t)r;
+			continue;
+		}
+		while (seen < v->n_ranks && memcmp(&v->chunk[v->ranks[seen] * vpp], k, vpp * sizeof *k) != 0)
+			seen++;
+		if (seen == v->n_ranks)
+			v->ranks[v->n_ranks++] = (uint16_t)r;
 	}
 }
 
-/* ---- lines --------------------------------------------------------------------------------------------------------- */
+INLINE const mf_stage_shape *stage_shape(mf_cost *c, const mf_plan *p, const uint64_t key[2])
+{
+	mf_stage_shape *v = &c->train_memory->shapes[mix(key[0], key[1]) & (SHAPE_SLOTS - 1)];
 
-struct total {
-	double bytes;
-	mf_explain *ex;
+	if (!v->used || v->key[0] != key[0] || v->key[1] != key[1]) {
+		shape_fill(c, p, v);
+		v->key[0] = key[0];
+		v->key[1] = key[1];
+		v->used = 1;
+	}
+	return v;
+}
+
+/* ---- what a rank holds ------------------------------------------------------------------------------------------- */
+
+INLINE void add_parameters(const mf_cost *c, const mf_layer_memory *l, const mf_chunk *k, struct held *r)
+{
+	double embed = 0;
+
+	r->dense += k->layers[0] * l->params[0] + k->layers[1] * l->params[1];
+	r->experts += k->layers[1] * l->experts[1];
+	if (k->layers[0]) {
+		r->has |= MF_HAS_DENSE;
+		r->unit = r->unit > l->params[0] ? r->unit : l->params[0];
+	}
+	if (k->layers[1]) {
+		r->has |= MF_HAS_MOE;
+		r->unit = r->unit > l->params[1] + l->experts[1] ? r->unit : l->params[1] + l->experts[1];
+	}
+	if (k->first)
+		embed += l->embedding;
+	if (k->last) {
+		r->dense += l->final_norm + l->mtp;
+		r->experts += l->mtp_experts;
+		if (!c->in.model->tied_embeddings || !k->first) {
+			embed += l->head;
+			r->has |= MF_HAS_HEAD;
+		}
+		if (l->mtp > 0) {
+			r->has |= MF_HAS_MTP;
+			embed += k->first ? 0 : l->embedding; /* MTP keeps its own copy (gpt_model.py:156) */
+		}
+	}
+	r->embed += embed;
+	r->dense += embed;
+}
+
+/* The moment with the most activations: their bytes, what stands beside them, and how much of each kind is held. */
+struct moment {
+	double kept, extra;
+	bool at_loss;
+	uint32_t layers[2], checkpoints, first, last; /* times micro-batches in flight; filled for an explanation */
 };
 
-static void line(struct total *t, const char *name, double bytes, const char *rule)
+INLINE uint32_t chunk_checkpoints(const mf_plan *p, const mf_chunk *k)
 {
-	if (!(bytes > 0))
-		return;
-	t->bytes += bytes;
-	if (t->ex)
-		mf_explain_line(t->ex, name, bytes, rule);
+	uint32_t n = (uint32_t)k->layers[0] + k->layers[1];
+
+	return p->recompute_layers > 1 ? (n + p->recompute_layers - 1u) / p->recompute_layers : n;
 }
 
-static void static_lines(const mf_cost *c, const mf_plan *p, const struct stage *s, double *shard, struct total *t)
+INLINE double chunk_bytes(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k)
+{
+	double n = k->layers[0] * l->sum[0] + k->layers[1] * l->sum[1];
+
+	if (p->recompute == MF_RECOMPUTE_FULL)
+		n += chunk_checkpoints(p, k) * l->checkpoint;
+	if (k->first)
+		n += l->ids;
+	if (k->last)
+		n += l->final_act + l->mtp_act;
+	return n;
+}
+
+INLINE double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Beside the kept activations: the largest of a chunk's layers, or its loss. */
+INLINE double chunk_extra(const mf_layer_memory *l, const mf_chunk *k, bool backward)
+{
+	const double *x = backward ? l->backward_extra : l->forward_extra;
+	double layer = larger(k->layers[0] ? x[0] : 0, k->layers[1] ? x[1] : 0);
+
+	return k->last ? larger(layer, l->logits + l->logits_mtp) : layer;
+}
+
+static void hold(const mf_plan *p, const mf_chunk *k, uint32_t times, struct moment *out)
+{
+	out->layers[0] += times * k->layers[0];
+	out->layers[1] += times * k->layers[1];
+	out->checkpoints += times * chunk_checkpoints(p, k);
+	out->first += k->first ? times : 0;
+	out->last += k->last ? times : 0;
+}
+
+static bool loss_is_extra(const mf_layer_memory *l, const mf_chunk *k, double extra)
+{
+	return k->last && extra == l->logits + l->logits_mtp;
+}
+
+/* Finished forwards (or backwards) of chunk `i` of a round when `done` of the schedule's virtual micro-batches are
+ * over. */
+static uint32_t done_of(uint32_t done, uint32_t group, uint32_t vpp, uint32_t i)
+{
+	uint32_t round = group * vpp, rest = done % round, n = done / round * group;
+
+	if (rest > i * group)
+		n += rest - i * group < group ? rest - i * group : group;
+	return n;
+}
+
+/*
+ * Interleaved order (schedules.py:857-867): groups of N micro-batches pass chunk 0, then chunk 1 and so on; backwards
+ * in the reverse order of chunks, `warm` steps behind. Between two changes of chunk the load moves evenly, so only
+ * those changes are looked at, over one period: 2 vpp of them.
+ */
+static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k, uint32_t rank, uint32_t m,
+        bool equal, struct moment *out, bool explain)
+{
+	uint32_t vpp = p->vpp, group = p->pp < m ? p->pp : m, rounds = (m + group - 1) / group,
+	         total = rounds * group * vpp;
+	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group + (p->overlap ? 1u : 0u), step, end,
+	         best_step = 0;
+	uint32_t fc, fat, bc = vpp - 1, bat = 0;
+	double bytes[MF_MAX_CHUNKS], extra_f[MF_MAX_CHUNKS], extra_b[MF_MAX_CHUNKS], load = 0, peak = -1;
+	uint32_t best_chunk = 0;
+
+	if (warm >= total)
+		warm = total - 1; /* all forwards, then the first backward */
+	if (equal) {
+		/* Every step adds what it takes away. */
+		out->kept = (warm + 1) * chunk_bytes(p, l, k);
+		out->extra = chunk_extra(l, k, true);
+		out->at_loss = false;
+		if (explain)
+			hold(p, k, warm + 1, out);
+		return;
+	}
+	for (uint32_t i = 0; i < vpp; i++) {
+		bytes[i] = chunk_bytes(p, l, &k[i]);
+		extra_f[i] = chunk_extra(l, &k[i], false);
+		extra_b[i] = chunk_extra(l, &k[i], true);
+		load += done_of(warm + 1, group, vpp, i) * bytes[i];
+	}
+	fc = warm / group % vpp;
+	fat = warm % group;
+	end = warm + vpp * group < total - 1 ? warm + vpp * group : total - 1;
+	for (step = warm; step <= end;) {
+		uint32_t run = group - fat < group - bat ? group - fat : group - bat, last;
+		double slope = bytes[fc] - bytes[bc], there, most;
+
+		if (run > end - step + 1)
+			run = end - step + 1;
+		last = step + run - 1;
+		there = load + (run - 1) * slope;
+		most = larger(load, there) + larger(extra_f[fc], extra_b[bc]);
+		if (most > peak) {
+			peak = most;
+			best_step = there > load ? last : step;
+			best_chunk = extra_f[fc] > extra_b[bc] ? fc : bc;
+			out->kept = larger(load, there);
+			out->extra = larger(extra_f[fc], extra_b[bc]);
+		}
+		load = there - bytes[bc];
+		step += run;
+		if ((fat += run) == group) {
+			fat = 0;
+			fc = fc + 1 == vpp ? 0 : fc + 1;
+		}
+		if ((bat += run) == group) {
+			bat = 0;
+			bc = bc ? bc - 1 : vpp - 1;
+		}
+		load += bytes[fc];
+	}
+	out->at_loss = loss_is_extra(l, &k[best_chunk], out->extra);
+	if (!explain)
+		return;
+	for (uint32_t i = 0; i < vpp; i++)
+		hold(p, &k[i],
+		        done_of(best_step + 1, group, vpp, i) - done_of(best_step - warm, group, vpp, vpp - 1 - i),
+		        out);
+}
+
+/*
+ * 1F1B (schedules.py:2193): a rank's warm-up is pp - r - 1 forwards, so it holds min(pp - r, M) micro-batches; the
+ * backward moment has the largest extra. DualPipe, as read from its paper (parameters twice, pp + 1 micro-batches in
+ * flight): a rank serves stage r of one direction and stage pp - 1 - r of the other, pp - r and r + 1 in flight, each
+ * direction with half of the micro-batches. With one stage both directions are the same and nothing is held twice.
+ */
+INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v, uint32_t rank, uint32_t m,
+        struct moment *out, bool explain)
+{
+	uint32_t vpp = p->vpp ? p->vpp : 1, held;
+	const mf_chunk *k = &v->chunk[rank * vpp];
+
+	if (explain)
+		memset(out, 0, sizeof *out);
+	if (vpp > 1) {
+		interleaved_moment(p, l, k, rank, m, v->equal_chunks[rank], out, explain);
+		return;
+	}
+	if (p->schedule == MF_DUALPIPE && p->pp > 1) {
+		const mf_chunk *mirror = &v->chunk[p->pp - 1u - rank];
+		uint32_t half = (m + 1) / 2, back = rank + 1u < half ? rank + 1u : half;
+		double x = chunk_extra(l, k, true), y = chunk_extra(l, mirror, true);
+
+		held = p->pp - rank < half ? p->pp - rank : half;
+		out->kept = held * chunk_bytes(p, l, k) + back * chunk_bytes(p, l, mirror);
+		out->extra = larger(x, y);
+		out->at_loss = loss_is_extra(l, x >= y ? k : mirror, out->extra);
+		if (explain) {
+			hold(p, k, held, out);
+			hold(p, mirror, back, out);
+		}
+		return;
+	}
+	held = p->pp - rank < m ? p->pp - rank : m;
+	out->kept = held * chunk_bytes(p, l, k);
+	out->extra = chunk_extra(l, k, true);
+	out->at_loss = loss_is_extra(l, k, out->extra);
+	if (explain)
+		hold(p, k, held, out);
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+/* Bytes a parameter of a rank, by sharding: decided once a plan. [0] dense, [1] routed experts. */
+struct rates {
+	double weight[2], grad[2], own[2]; /* own: share of the optimizer state that this rank keeps */
+	double moments;
+	bool on_host, fsdp, gathers, shadow, dummies;
+};
+
+INLINE struct rates rates_of(const mf_cost *c, const mf_plan *p)
 {
 	const mf_stack *stack = c->in.stack;
-	double dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world), group = dp * p->cp;
-	double grad = stack->grad_reduce_bf16 ? 2 : 4, moments = stack->precision_aware ? 4 : 8;
-	bool fsdp = p->sharding == MF_FSDP, host = p->sharding == MF_ZERO1_OFFLOAD;
-	double d = p->zero_stage ? group : 1, de = p->zero_stage ? p->ep > 1 ? edp : group : 1;
-	double wd = fsdp && p->zero_stage == 3 ? d : 1, we = fsdp && p->zero_stage == 3 ? de : 1;
-	double gd = fsdp && p->zero_stage >= 2 ? d : 1, ge = fsdp && p->zero_stage >= 2 ? de : 1;
+	uint32_t dp = mf_plan_dp(p, c->world), group = (dp ? dp : 1) * p->cp,
+	         edp = p->ep > 1 ? mf_plan_edp(p, c->world) : group;
+	double share[2] = {1.0 / group, 1.0 / (edp ? edp : 1)}, grad = stack->grad_reduce_bf16 ? 2 : 4;
+	/* Both copies of dualpipe's parameters share one optimizer state. */
+	double copies = p->schedule == MF_DUALPIPE && p->pp > 1 ? 0.5 : 1;
+	bool fsdp = p->sharding == MF_FSDP;
+	struct rates r;
 
-	line(t, "weights.dense", 2 * s->dense / wd, "2 B a parameter (param_and_grad_buffer.py:1110)");
-	line(t, "weights.expert", 2 * s->expert / we, "2 B a parameter, local experts");
-	line(t, "grads.dense", grad * s->dense / gd, "4 B, 2 B with bf16 reduction; never sharded by zero1");
-	line(t, "grads.expert", grad * s->expert / ge, "4 B, 2 B with bf16 reduction");
-	*shard = s->dense / d + s->expert / de;
-	if (host)
-		return;
-	line(t, "master.dense", 4 * s->dense / d, "4 B / (dp cp) (distrib_optimizer.py:399)");
-	line(t, "master.expert", 4 * s->expert / de, "4 B / edp");
-	line(t, "moments.dense", moments * s->dense / d, "8 B / (dp cp), 4 B precision-aware");
-	line(t, "moments.expert", moments * s->expert / de, "8 B / edp, 4 B precision-aware");
+	for (int i = 0; i < 2; i++) {
+		r.weight[i] = fsdp && p->zero_stage >= 3 ? 2 * share[i] : 2;
+		r.grad[i] = fsdp && p->zero_stage >= 2 ? grad * share[i] : grad;
+		r.own[i] = copies * (p->zero_stage ? share[i] : 1);
+	}
+	r.moments = stack->precision_aware ? 4 : 8;
+	r.on_host = p->sharding == MF_ZERO1_OFFLOAD;
+	r.fsdp = fsdp && p->zero_stage >= 2;
+	r.gathers = fsdp && p->zero_stage >= 3;
+	r.shadow = stack->grad_reduce_bf16 && !stack->precision_aware && p->sharding == MF_ZERO1 && p->zero_stage;
+	r.dummies = stack->transformer_engine && !fsdp;
+	return r;
 }
 
-static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct stage *s, struct total *t)
+/* Weights, gradients, optimizer. Returns parameters whose optimizer state this rank owns. */
+INLINE double static_lines(const struct rates *k, const struct held *r, mf_ledger_sum *t)
+{
+	double own, own_experts;
+
+	mf_ledger_add(t, "weights.dense", r->dense * k->weight[0],
+	        "2 B a parameter, embedding and head among them (param_and_grad_buffer.py:1110); FSDP stage 3 / (dp "
+	        "cp)");
+	mf_ledger_add(t, "weights.expert", r->experts * k->weight[1],
+	        "2 B a parameter of the local experts; FSDP stage 3 / edp");
+	mf_ledger_add(t, "grads.dense", r->dense * k->grad[0],
+	        "4 B, 2 B with bf16 reduction; never sharded by the plain distributed optimizer; FSDP stage 2 / (dp "
+	        "cp)");
+	mf_ledger_add(t, "grads.expert", r->experts * k->grad[1], "4 B, 2 B with bf16 reduction; FSDP stage 2 / edp");
+	if (k->on_host)
+		return 0; /* master weights and moments are on the host */
+	own = r->dense * k->own[0];
+	own_experts = r->experts * k->own[1];
+	mf_ledger_add(t, "master.dense", 4 * own,
+	        "4 B / (dp cp) (distrib_optimizer.py:399); whole without distributed optimizer");
+	mf_ledger_add(
+	        t, "master.expert", 4 * own_experts, "4 B / edp, the dense group at ep 1 (optimizer/__init__.py:1170)");
+	mf_ledger_add(t, "moments.dense", k->moments * own, "8 B / (dp cp), 4 B precision-aware");
+	mf_ledger_add(t, "moments.expert", k->moments * own_experts, "8 B / edp, 4 B precision-aware");
+	return own + own_experts;
+}
+
+/* All workspaces but the dummy gradients, which depend on the rank: for a search they are summed once a layer key. */
+static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, mf_ledger_sum *t)
 {
 	double te = mf_k(c, MF_C_MEM_TE_MIB) * MF_MIB;
-	bool has_te = c->in.stack->transformer_engine;
 
-	line(t, "workspace.cublas", (p->overlap ? 4 : 2) * mf_k(c, MF_C_MEM_CUBLAS_MIB) * MF_MIB,
-		"one a handle and stream: forward and autograd thread, two more under overlap");
-	if (has_te)
-		line(t, "workspace.te", te, "Transformer Engine GEMM workspace");
-	if (has_te && s->moe)
-		line(t, "workspace.grouped", 4 * te, "grouped GEMM: four streams");
-	if (has_te && p->sharding != MF_FSDP)
-		line(t, "workspace.dummy_wgrad", 2 * l->shapes, "2 B of each distinct weight shape, cached for ever (layers.py:617)");
+	mf_ledger_add(t, "workspace.cublas", (p->overlap ? 4 : 2) * mf_k(c, MF_C_MEM_CUBLAS_MIB) * MF_MIB,
+	        "one a handle and stream: forward and autograd thread, two more under overlap");
+	if (c->in.stack->transformer_engine) {
+		mf_ledger_add(t, "workspace.te", te, "Transformer Engine GEMM workspace");
+		if (c->in.model->experts)
+			mf_ledger_add(t, "workspace.te_grouped", 4 * te, "grouped GEMM: four streams");
+	}
 	if (p->tp > 1)
-		line(t, "workspace.sp_gather", 2 * l->tokens * c->in.model->hidden, "sequence-parallel gather buffer (utils.py:641)");
-	line(t, "workspace.small", mf_k(c, MF_C_MEM_SMALL_MIB) * MF_MIB, "masks, batches, random states");
+		mf_ledger_add(t, "workspace.sp_gather", l->gather,
+		        "2 s H, sequence-parallel gather buffer (core/utils.py:641)");
+	mf_ledger_add(t, "workspace.small", mf_k(c, MF_C_MEM_SMALL_MIB) * MF_MIB, "masks, batches, random states");
 }
 
-/* Largest of the moments a rank goes through, as extra above the activations in flight. */
-struct moment {
-	double bytes;
-	const char *name, *rule;
-};
-
-static void consider(struct moment *best, double bytes, const char *name, const char *rule)
+/* The activations of a moment, opened. Their sum is `kept`: every line of a layer is whole bytes. */
+static void activation_lines(
+        const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct moment *at, mf_explain *ex)
 {
-	if (bytes > best->bytes)
-		*best = (struct moment){bytes, name, rule};
-}
+#define X(id, name, rule) name,
+	static const char *const names[] = {MF_ACT_LINES(X)};
+#undef X
+#define X(id, name, rule) rule,
+	static const char *const rules[] = {MF_ACT_LINES(X)};
+#undef X
+	mf_ledger_sum t = {0, ex};
 
-static double logits_bytes(const mf_cost *c, const mf_layer_memory *l)
-{
-	static const struct { double main, mtp; } per[] = {[MF_LOSS_EAGER] = {6, 4}, [MF_LOSS_NATIVE] = {10, 4}, [MF_LOSS_TE] = {2, 2}};
-	mf_loss k = c->in.stack->loss;
-
-	return l->logits * (per[k].main + (c->in.workload->mtp ? c->in.model->mtp_layers * per[k].mtp : 0));
-}
-
-static const char *const act_names[2][ACT_COUNT] = {
-	{"act.dense.norm_in", "act.dense.norm_out", "act.dense.compressed", "act.dense.qkv", "act.dense.scores",
-		"act.dense.core_out", "act.dense.fc1", "act.dense.act", "act.dense.router", "act.dense.dispatched",
-		"act.dense.probs", "act.dense.shared", "act.dense.dropout"},
-	{"act.moe.norm_in", "act.moe.norm_out", "act.moe.compressed", "act.moe.qkv", "act.moe.scores", "act.moe.core_out",
-		"act.moe.fc1", "act.moe.act", "act.moe.router", "act.moe.dispatched", "act.moe.probs", "act.moe.shared",
-		"act.moe.dropout"},
-};
-
-static void activation_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct stage *s, double keep,
-	struct total *t)
-{
 	if (p->recompute == MF_RECOMPUTE_FULL) {
-		line(t, "act.checkpoints", keep * s->ckpt * 2 * l->sp_tokens * c->in.model->hidden, "2 t h a checkpoint in flight");
-	} else if (!t->ex) {
-		t->bytes += keep * (s->held[0] * l->act[0].sum + s->held[1] * l->act[1].sum);
+		mf_ledger_add(&t, "act.checkpoints", at->checkpoints * l->checkpoint,
+		        "2 t H a checkpoint, times micro-batches in flight");
 	} else {
+		mf_layer_act a[2];
+
 		for (int moe = 0; moe < 2; moe++)
-			for (int i = 0; i < ACT_COUNT; i++)
-				line(t, act_names[moe][i], keep * s->held[moe] * l->act[moe].kept[i],
-					"kept for backward: layers x micro-batches in flight");
+			mf_layer_act_fill(c, p, moe, &a[moe]);
+		for (int i = 0; i < MF_ACT_COUNT; i++)
+			mf_ledger_add(&t, names[i],
+			        (at->layers[0] ? at->layers[0] * a[0].kept[i] : 0) +
+			                (at->layers[1] ? at->layers[1] * a[1].kept[i] : 0),
+			        rules[i]);
 	}
-	if (s->loss)
-		line(t, "act.final_norm", keep * 4 * l->sp_tokens * c->in.model->hidden, "input and output of the last norm");
-	if (s->embedding)
-		line(t, "act.ids", keep * 16 * l->tokens * s->in_flight_first, "token ids");
+	mf_ledger_add(&t, "act.embed.ids", at->first * l->ids, "token ids and labels, 16 s");
+	mf_ledger_add(&t, "act.final_norm", at->last * l->final_act, "4 t H");
+	mf_ledger_add(&t, "act.mtp", at->last * l->mtp_act, "MTP: 16 t H of norms and projection input, and one layer");
 }
 
-static struct moment worst_moment(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct stage *s)
+/* What moves: activations and the moment's own buffers, or the gradient queue, or the optimizer step, the largest. */
+INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct rates *k,
+        const struct held *r, double own, const struct moment *opened, mf_ledger_sum *t)
 {
-	struct moment best = {0, "temp", ""};
-	double group = p->recompute_layers ? p->recompute_layers : 1;
+	double p2p = p->pp > 1 ? 2 * l->peer * (p->vpp > 1 ? 2 : 1) : 0, gather_embed = 0, gather_units = 0, now;
 
-	if (s->loss)
-		consider(&best, logits_bytes(c, l), "logits", "bytes a logit by loss kind: 6 eager, 10 native, 2 te; MTP heads kept");
-	for (int moe = 0; moe < 2; moe++) {
-		const mf_layer_act *a = &l->act[moe];
-
-		if (!(moe ? s->moe : s->plain))
-			continue;
-		consider(&best, a->forward_extra, "temp.forward", "one layer's forward");
-		consider(&best, a->backward_extra + (p->recompute == MF_RECOMPUTE_FULL ? group * a->sum : 0), "temp.backward",
-			"one layer's backward, and the layers recomputed for it");
+	if (k->gathers) {
+		gather_embed = 2 * r->embed;
+		gather_units = 2 * r->unit * (r->at_loss ? 1 : 2);
 	}
-	return best;
-}
+	now = r->kept + r->extra + p2p + gather_embed + gather_units;
+	if (k->fsdp) {
+		double params = r->dense + r->experts, quota = larger(mf_k(c, MF_C_MEM_FSDP_QUOTA), 2 * r->unit),
+		       queued, gathered;
+		double kept = mf_k(c, MF_C_MEM_FSDP_LATE) * r->kept;
 
-/* Megatron-FSDP's working buffers (megatron_fsdp.py:418-442); the late moment replaces the activations when it is larger. */
-static void fsdp_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct stage *s,
-	const struct moment *peak, struct total *t)
-{
-	double params = s->dense + s->expert, quota = fmax(mf_k(c, MF_C_MEM_FSDP_QUOTA), 2 * s->unit);
-	double late_keep = mf_k(c, MF_C_MEM_FSDP_LATE), grad = c->in.stack->grad_reduce_bf16 ? 2 : 4;
-	double queue = grad * fmin(params, quota + s->unit);
-	double late_gather = p->zero_stage == 3 ? 2 * fmin(params, s->embed + s->unit + quota / 2) : 0;
-	double gather = p->zero_stage == 3 ? 2 * (s->embed + s->unit * (peak->name[0] == 'l' ? 1 : 2)) : 0;
-	struct total now = {0, NULL}, late = {0, NULL};
-
-	activation_lines(c, p, l, s, 1, &now);
-	activation_lines(c, p, l, s, late_keep, &late);
-	if (late.bytes + late_gather + queue > now.bytes + peak->bytes + gather) {
-		activation_lines(c, p, l, s, late_keep, t);
-		line(t, "fsdp.gather", late_gather, "gathered units and embeddings late in backward");
-		line(t, "fsdp.grad_queue", queue, "gradients queued up to the quota of 1e9 elements");
+		queued =
+		        (c->in.stack->grad_reduce_bf16 ? 2 : 4) * (params < quota + r->unit ? params : quota + r->unit);
+		gathered = r->embed + r->unit + quota / 2;
+		gathered = k->gathers ? 2 * (params < gathered ? params : gathered) : 0;
+		if (kept + queued + gathered > now) {
+			mf_ledger_add(t, "act.remaining", kept,
+			        "late in backward: the share of activations still held (assumed)");
+			mf_ledger_add(t, "fsdp.gather_units", gathered,
+			        "2 B of embedding, head, running unit and half the quota");
+			mf_ledger_add(t, "fsdp.grad_queue", queued,
+			        "gradients queued up to the quota (megatron_fsdp.py:418-442)");
+			return;
+		}
+	}
+	/* A bf16 gradient buffer is copied to fp32 for the step, when no activation is left. */
+	if (k->shadow && 4 * own > now) {
+		mf_ledger_add(t, "step.main_grads_fp32", 4 * own,
+		        "fp32 copy of the owned gradient shard (distrib_optimizer.py:2697)");
 		return;
 	}
-	activation_lines(c, p, l, s, 1, t);
-	line(t, peak->name, peak->bytes, peak->rule);
-	line(t, "fsdp.gather", gather, "embedding and head stay gathered; the running unit and the prefetched one");
-}
-
-static double stage_total(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct stage *s, mf_explain *ex)
-{
-	struct total t = {0, ex};
-	struct moment peak = worst_moment(c, p, l, s);
-	struct total act = {0, NULL};
-	double shard, step, allocated;
-
-	static_lines(c, p, s, &shard, &t);
-	workspace_lines(c, p, l, s, &t);
-	if (p->sharding == MF_FSDP && p->zero_stage >= 2) {
-		fsdp_lines(c, p, l, s, &peak, &t);
+	t->bytes += (int64_t)r->kept;
+	if (t->ex)
+		activation_lines(c, p, l, opened, t->ex);
+	if (r->at_loss) {
+		mf_ledger_add(t, "logits.main_head", l->logits,
+		        "s V times 6 B eager, 10 B native fusion, 2 B Transformer Engine");
+		mf_ledger_add(
+		        t, "logits.mtp_heads", l->logits_mtp, "s V times 4 B (2 B Transformer Engine) an MTP head");
 	} else {
-		/* A bf16 gradient buffer is copied to fp32 for the step, when no activation is left. */
-		step = c->in.stack->grad_reduce_bf16 && !c->in.stack->precision_aware && p->sharding == MF_ZERO1 ? 4 * shard : 0;
-		activation_lines(c, p, l, s, 1, &act);
-		if (step > act.bytes + peak.bytes) {
-			line(&t, "step.main_grads", step, "fp32 copy of the owned gradient shard (distrib_optimizer.py:2697)");
-		} else {
-			activation_lines(c, p, l, s, 1, &t);
-			line(&t, peak.name, peak.bytes, peak.rule);
-		}
+		mf_ledger_add(t, "temp.layer", r->extra,
+		        "one layer at work, backward as a rule; under recompute its activations again");
 	}
-	if (p->pp > 1)
-		line(&t, "p2p", 4 * l->sp_tokens * c->in.model->hidden * (p->vpp > 1 ? 2 : 1), "peer buffers, twice with interleaving");
-	allocated = t.bytes;
-	line(&t, "reserve", (mf_k(c, MF_C_MEM_RESERVE) - 1) * allocated, "allocator slack: reserved over allocated");
-	line(&t, "context", mf_k(c, MF_C_MEM_CONTEXT_GIB) * MF_GIB, "CUDA context and NCCL channels");
-	return t.bytes;
+	mf_ledger_add(t, "p2p", p2p, "4 t H of peer buffers, twice with interleaving");
+	mf_ledger_add(t, "fsdp.gather_embed", gather_embed, "2 B: embedding and head are no unit and stay gathered");
+	mf_ledger_add(t, "fsdp.gather_units", gather_units, "2 B of the running unit and the prefetched one");
 }
 
-/* ---- all stages ---------------------------------------------------------------------------------------------------- */
-
-/* True when rank `r` holds what rank r-1 holds, layer kind by layer kind, and no loss. Later ranks keep no more
- * micro-batches in flight, so such a rank cannot be the worst one. */
-static bool no_worse(const struct mf_train_memory *s, const mf_plan *p, const struct counts *v, uint32_t r)
+/* `opened` is filled where an explanation is wanted. */
+static void hold_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v,
+        uint32_t rank, uint32_t m, struct held *r, struct moment *opened)
 {
-	if (r == 0 || r == p->pp - 1u || p->schedule == MF_DUALPIPE)
-		return false;
-	for (size_t i = r; i < v->n; i += p->pp) {
-		uint32_t a = v->first[i - 1], b = v->first[i], n = v->layers[i];
+	uint32_t vpp = p->vpp ? p->vpp : 1;
+	bool twice = p->schedule == MF_DUALPIPE && p->pp > 1;
+	struct moment at;
 
-		if (v->layers[i - 1] != n || b + n > MF_MAX_LAYERS ||
-			s->moe_before[a + n] - s->moe_before[a] != s->moe_before[b + n] - s->moe_before[b])
-			return false;
+	memset(r, 0, sizeof *r);
+	for (uint32_t i = 0; i < vpp; i++) {
+		add_parameters(c, l, &v->chunk[rank * vpp + i], r);
+		if (twice)
+			add_parameters(c, l, &v->chunk[(p->pp - 1u - rank) * vpp + i], r);
 	}
-	return true;
+	if (opened) {
+		worst_moment(p, l, v, rank, m, &at, true);
+		*opened = at;
+	} else {
+		worst_moment(p, l, v, rank, m, &at, false);
+	}
+	r->kept = at.kept;
+	r->extra = at.extra;
+	r->at_loss = at.at_loss;
 }
 
-static void full_eval(mf_cost *c, const mf_plan *p, const mf_layer_memory *l, mf_memory *out, mf_explain *ex)
+INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct rates *k,
+        const struct held *r, const struct moment *opened, mf_explain *ex)
 {
-	struct counts v;
-	uint32_t dp = mf_plan_dp(p, c->world), slice = dp * (p->micro_batch ? p->micro_batch : 1);
-	uint32_t micro_batches = slice ? c->in.workload->global_batch / slice : 1;
-	struct stage s;
-	double worst = -1;
+	mf_ledger_sum t = {0, ex};
+	double own = static_lines(k, r, &t);
 
-	v.n = mf_plan_stages(p, c->in.model, c->in.intern, v.layers, MF_COUNT(v.layers), NULL);
-	for (size_t i = 0, at = 0; i < v.n; i++) {
-		v.first[i] = (uint16_t)at;
-		at += v.layers[i];
-	}
-	out->worst_stage = 0;
-	for (uint32_t r = 0; r < p->pp && v.n; r++) {
-		double total;
+	if (ex)
+		workspace_lines(c, p, l, &t);
+	else
+		t.bytes += l->workspaces;
+	if (k->dummies)
+		mf_ledger_add(&t, "workspace.dummy_wgrad", l->shape_bytes[r->has],
+		        "2 B of each distinct weight shape, cached for ever (tensor_parallel/layers.py:617)");
+	moving_lines(c, p, l, k, r, own, opened, &t);
+	mf_ledger_add(&t, "reserve", (mf_k(c, MF_C_MEM_RESERVE) - 1) * (double)t.bytes,
+	        "allocator slack: reserved over allocated");
+	mf_ledger_add(&t, "context", mf_k(c, MF_C_MEM_CONTEXT_GIB) * MF_GIB, "CUDA context and NCCL channels");
+	return (double)t.bytes;
+}
 
-		if (!ex && no_worse(c->train_memory, p, &v, r))
-			continue;
-		stage_contents(c, p, l, &v, micro_batches, r, &s);
-		total = stage_total(c, p, l, &s, NULL);
-		if (ex && r < MF_MAX_STAGES) {
-			ex->stage_bytes[r] = total;
-			ex->n_stages = r + 1;
-		}
-		if (total > worst) {
-			worst = total;
-			out->worst_stage = (uint16_t)r;
-		}
-	}
-	out->total_bytes = v.n ? worst : NAN;
-	out->budget_bytes = c->in.cluster->device_bytes;
-	out->fits = out->total_bytes <= out->budget_bytes;
-	out->probe = out->fits && out->total_bytes > out->budget_bytes - mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
-	if (!ex || !v.n)
-		return;
-	stage_contents(c, p, l, &v, micro_batches, out->worst_stage, &s);
-	stage_total(c, p, l, &s, ex);
+/* ---- all stages -------------------------------------------------------------------------------------------------- */
+
+uint32_t mf_micro_batches(const mf_cost *c, const mf_plan *p)
+{
+	uint32_t dp = mf_plan_dp(p, c->world), slice = dp * (p->micro_batch ? p->micro_batch : 1u), m;
+
+	m = slice ? c->in.workload->global_batch / slice : 1;
+	return m ? m : 1;
+}
+
+/* One rank in the ledger asked for, opened where `ex` is given. */
+static double any_rank(const mf_cost *c, const mf_plan *p, const struct pipeline *q, uint32_t rank, mf_explain *ex)
+{
+	struct rates k = rates_of(c, p);
+	struct moment opened;
+	struct held r;
+
+	if (c->opts.ledger == MF_LEDGER_PUBLISHED)
+		return mf_published_rank(c, p, q->l, q->v, rank, ex);
+	hold_rank(c, p, q->l, q->v, rank, q->micro_batches, &r, &opened);
+	return full_rank(c, p, q->l, &k, &r, &opened, ex);
+}
+
+/* The ranks that can be the worst, from the call before where only the sharding differs. */
+INLINE const struct pipeline *pipeline_of(mf_cost *c, const mf_plan *p)
+{
+	struct pipeline *q = &c->train_memory->last;
+	uint64_t key[4];
+
+	plan_key(p, key);
+	if (q->used && memcmp(q->key, key, sizeof key) == 0)
+		return q;
+	memcpy(q->key, key, sizeof key);
+	q->l = layer_memory(c, p, key);
+	q->v = stage_shape(c, p, key + 2);
+	q->micro_batches = mf_micro_batches(c, p);
+	q->used = true;
+	if (c->opts.ledger != MF_LEDGER_PUBLISHED)
+		for (uint32_t i = 0; i < q->v->n_ranks; i++)
+			hold_rank(c, p, q->l, q->v, q->v->ranks[i], q->micro_batches, &q->rank[i], NULL);
+	return q;
 }
 
 void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex)
 {
-	const mf_layer_memory *l = layer_memory(c, p);
+	const struct pipeline *q = pipeline_of(c, p);
+	bool published = c->opts.ledger == MF_LEDGER_PUBLISHED;
+	struct rates k = rates_of(c, p);
+	double worst = -1, band;
 
-	if (c->opts.ledger == MF_LEDGER_PUBLISHED)
-		mf_published_memory_eval(c, p, l, &c->train_memory->params, out, ex);
-	else
-		full_eval(c, p, l, out, ex);
+	out->budget_bytes =
+	        published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
+	out->worst_stage = 0;
+	for (uint32_t i = 0; i < q->v->n_ranks; i++) {
+		double total = published ? mf_published_rank(c, p, q->l, q->v, q->v->ranks[i], NULL)
+		                         : full_rank(c, p, q->l, &k, &q->rank[i], NULL, NULL);
+
+		if (total > worst) {
+			worst = total;
+			out->worst_stage = q->v->ranks[i];
+		}
+	}
+	band = published ? mf_k(c, MF_C_MEM_PUBLISHED_PROBE_GB) * MF_GB : mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
+	out->total_bytes =
+	        q->v->n_ranks ? worst : NAN; /* a split with more virtual stages than can be named has no price */
+	out->fits = out->total_bytes <= out->budget_bytes;
+	out->probe = out->fits && out->total_bytes > out->budget_bytes - band;
+	if (!ex || !q->v->n_ranks)
+		return;
+	for (uint32_t r = 0; r < p->pp; r++)
+		ex->stage_bytes[r] = any_rank(c, p, q, r, NULL);
+	ex->n_stages = p->pp;
+	any_rank(c, p, q, out->worst_stage, ex);
 }

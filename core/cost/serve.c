@@ -1,15 +1,57 @@
 /*
- * serve.c: TTFT, TPOT and throughput of a serving plan in closed form. A forward pass is the sum of its operations' curves;
- * a closed loop of requests turns decode passes and prompt passes into the figures. Curves, constants and their errors:
- * consts_serve.def and the man page of overlays. Inside, times are microseconds.
+ * serve.c: TTFT, TPOT and throughput of a serving plan in closed form. A forward pass is the sum of its operations'
+ * curves; a closed loop of requests turns decode passes and prompt passes into the figures. Curves, constants and their
+ * errors: consts_serve.def and the man page of overlays. Inside, times are microseconds.
  */
 #include "serve_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+/* ---- state ---------------------------------------------------------------------------------------------------------
+ */
 
-/* ---- curves -------------------------------------------------------------------------------------------------------- */
+#define POPULARITY_STEPS 8
+#define MEMO_SLOTS 4096
+
+struct answer {
+	mf_plan key;  /* the fields that time depends on, the others zero; tp 0 marks an empty slot */
+	mf_time time; /* before tax */
+};
+
+/* Runners, expert maps and kernels of one layout share their time, so a search asks the same question many times over.
+ */
+struct mf_serve_state {
+	double log_miss[POPULARITY_STEPS]; /* ln of the chance that one token misses an expert, by popularity */
+	struct answer memo[MEMO_SLOTS];    /* by hash of the key; a later one replaces an earlier */
+};
+
+/* Popularity is log-uniform over a ratio r: the chance that a token picks the expert at u of the range. */
+mf_status mf_serve_state_new(mf_cost *c, mf_err *err)
+{
+	struct mf_serve_state *s = calloc(1, sizeof *s);
+	const mf_model *m = c->in.model;
+	double r = mf_k(c, MF_C_S_SKEW), mean = r > 1.001 ? (r - 1) / log(r) : 1;
+
+	if (!s)
+		return mf_fail(err, MF_ENOMEM, "out of memory for the serving model");
+	for (int i = 0; i < POPULARITY_STEPS && m->experts; i++) {
+		double u = (2 * i + 1) / (2.0 * POPULARITY_STEPS);
+
+		s->log_miss[i] = log(1 - fmin(1, m->topk / (double)m->experts * (r > 1.001 ? pow(r, u) : 1) / mean));
+	}
+	c->serve = s;
+	return MF_OK;
+}
+
+void mf_serve_state_free(struct mf_serve_state *s)
+{
+	free(s);
+}
+
+/* ---- curves --------------------------------------------------------------------------------------------------------
+ */
 
 enum precision { BF16, FP8_BLOCK, FP8, FP4 };
 
@@ -19,7 +61,10 @@ static const double *curve(const mf_cost *c, mf_const_id first)
 	return &c->k->v[first];
 }
 
-static double hbm(const mf_cost *c) { return c->in.cluster->hbm_gbps * 1e3; }
+static double hbm(const mf_cost *c)
+{
+	return c->in.cluster->hbm_gbps * 1e3;
+}
 
 static double peak(const mf_cost *c, mf_dtype t)
 {
@@ -49,24 +94,25 @@ static double gemm(const mf_cost *c, enum precision type, double m, double n, do
 	return g[0] + g[1] * k / 1024 + hypot(memory, math);
 }
 
-/* Expected distinct experts hit by `tokens` when popularity is log-uniform over a ratio r. */
-static double active_experts(double experts, double topk, double tokens, double r)
+/* Expected distinct experts hit by `tokens`. */
+static double active_experts(const mf_cost *c, double tokens)
 {
-	double mean = (r - 1) / log(r), hit = 0;
+	double hit = 0;
 
-	for (int i = 0; i < 8; i++)
-		hit += 1 - pow(1 - fmin(1, topk / experts * pow(r, (2 * i + 1) / 16.0) / mean), tokens);
-	return experts * hit / 8;
+	for (int i = 0; i < POPULARITY_STEPS; i++)
+		hit += 1 - exp(tokens * c->serve->log_miss[i]);
+	return c->in.model->experts * hit / POPULARITY_STEPS;
 }
 
-/* Load of the slowest expert-parallel rank over the mean: spread of popularity, sampling, and the workload's own skew. */
+/* Load of the slowest expert-parallel rank over the mean: spread of popularity, sampling, and the workload's own skew.
+ */
 static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 {
 	const mf_workload *w = c->in.workload;
 	double r = mf_k(c, MF_C_S_SKEW), local = c->in.model->experts / (double)z->ep, cv2, x = 1;
 
 	if (z->ep > 1) {
-		cv2 = fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1);
+		cv2 = r > 1.001 ? fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1) : 0;
 		x = 1 + 0.8 * sqrt(2 * log(z->ep)) * sqrt(cv2 / local + 1 / fmax(slots / z->ep, 1));
 	}
 	if (w->n_load_bins == c->in.model->experts && z->ep > 1) {
@@ -87,27 +133,43 @@ static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 	return fmin(fmax(x, 1 + w->max_violation), z->ep > 1 ? z->ep : 1 + w->max_violation);
 }
 
+/* First constant of the curve that the checkpoint's experts run on, and the arithmetic behind it. */
+static mf_const_id expert_curve(const mf_cost *c, mf_dtype *type)
+{
+	static const struct {
+		mf_const_id first;
+		mf_dtype type;
+	} rows[] = {[MF_QUANT_NONE] = {MF_C_S_MOE_BF16, MF_BF16},
+	        [MF_QUANT_FP8_BLOCK] = {MF_C_S_MOE_FP8B, MF_FP8},
+	        [MF_QUANT_FP8] = {MF_C_S_MOE_FP8B, MF_FP8},
+	        [MF_QUANT_NVFP4] = {MF_C_S_MOE_FP4, MF_FP4},
+	        [MF_QUANT_MXFP4] = {MF_C_S_MOE_MXFP4, MF_BF16},
+	        [MF_QUANT_INT4] = {MF_C_S_MOE_INT4, MF_BF16},
+	        [MF_QUANT_INT8] = {MF_C_S_MOE_FP8B, MF_FP8}};
+	mf_quant quant = c->in.model->quant;
+	mf_const_id first = rows[quant].first;
+
+	*type = rows[quant].type;
+	if (isnan(mf_k(c, first))) {
+		first = MF_C_S_MOE_BF16;
+		*type = MF_BF16;
+	}
+	if (quant == MF_QUANT_MXFP4 && c->in.cluster->family == MF_BLACKWELL)
+		*type = MF_FP8;
+	return first;
+}
+
 /* Routed experts of one layer on the slowest rank; `tokens` are those of one MoE data-parallel group. */
 static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens)
 {
-	static const struct { mf_const_id first; mf_dtype type; } rows[] = {
-		[MF_QUANT_NONE] = {MF_C_S_MOE_BF16, MF_BF16}, [MF_QUANT_FP8_BLOCK] = {MF_C_S_MOE_FP8B, MF_FP8},
-		[MF_QUANT_FP8] = {MF_C_S_MOE_FP8B, MF_FP8}, [MF_QUANT_NVFP4] = {MF_C_S_MOE_FP4, MF_FP4},
-		[MF_QUANT_MXFP4] = {MF_C_S_MOE_MXFP4, MF_BF16}, [MF_QUANT_INT4] = {MF_C_S_MOE_INT4, MF_BF16},
-		[MF_QUANT_INT8] = {MF_C_S_MOE_FP8B, MF_FP8}};
 	const mf_model *m = c->in.model;
-	const double *g = curve(c, rows[m->quant].first);
-	mf_dtype type = rows[m->quant].type;
-	double h = m->hidden, width = m->moe_ffn / (double)z->mtp, slots = tokens * m->topk, imb = imbalance(c, z, slots);
-	double active = active_experts(m->experts, m->topk, tokens, mf_k(c, MF_C_S_SKEW)) / z->ep, mine, rows16, foreign;
+	mf_dtype type;
+	const double *g = curve(c, expert_curve(c, &type));
+	double h = m->hidden, width = m->moe_ffn / (double)z->mtp, slots = tokens * m->topk,
+	       imb = imbalance(c, z, slots);
+	double active = active_experts(c, tokens) / z->ep, mine, rows16, foreign;
 	double up = m->gated ? 3 : 2, weights, math, traffic;
 
-	if (isnan(g[0])) {
-		g = curve(c, MF_C_S_MOE_BF16);
-		type = MF_BF16;
-	}
-	if (m->quant == MF_QUANT_MXFP4 && c->in.cluster->family == MF_BLACKWELL)
-		type = MF_FP8;
 	active = fmin(m->experts / (double)z->ep, active * (1 + 0.5 * (imb - 1)));
 	mine = slots / z->ep * imb;
 	rows16 = mine > active ? 16 * ceil(mine / fmax(active, 1e-9) / 16) * active : 16 * active;
@@ -125,9 +187,9 @@ static double decode_attention(const mf_cost *c, const mf_serve_shape *z, double
 	double kv = c->in.workload->fp8_kv ? 1 : 2, hd = m->head_dim;
 	const double *g = curve(c, MF_C_S_DEC);
 
-	return g[0] + g[1] * batch * z->kv_heads / c->in.cluster->sm_count
-		+ hypot((batch * context * 2 * z->kv_heads * hd * kv + 4 * batch * z->heads * hd) / (hbm(c) * g[2]),
-			4 * batch * z->heads * hd * context / (peak(c, MF_BF16) * g[3]));
+	return g[0] + g[1] * batch * z->kv_heads / c->in.cluster->sm_count +
+	       hypot((batch * context * 2 * z->kv_heads * hd * kv + 4 * batch * z->heads * hd) / (hbm(c) * g[2]),
+	               4 * batch * z->heads * hd * context / (peak(c, MF_BF16) * g[3]));
 }
 
 static double prefill_attention(const mf_cost *c, const mf_serve_shape *z, double n, double cached, double window)
@@ -139,27 +201,53 @@ static double prefill_attention(const mf_cost *c, const mf_serve_shape *z, doubl
 	if (window > 0)
 		pairs = fmin(pairs, n * (window + 64));
 	io = n * hd * (2 * z->heads + 2 * z->kv_heads) * 2 + cached * z->kv_heads * hd * 4;
-	return g[0] + g[1] * fmin(n, window > 0 ? window : n) / 1024
-		+ 4 * z->heads * hd * pairs / (peak(c, MF_BF16) * g[2] * sqrt(fmin(1, hd / 128))) + io / (hbm(c) * g[3]);
+	return g[0] + g[1] * fmin(n, window > 0 ? window : n) / 1024 +
+	       4 * z->heads * hd * pairs / (peak(c, MF_BF16) * g[2] * sqrt(fmin(1, hd / 128))) + io / (hbm(c) * g[3]);
+}
+
+/* Share of the bus rate that the cluster's NVLink leaves, against the link the tables were measured on. */
+static double link_share(const mf_cost *c)
+{
+	return fmin(1, c->in.cluster->link_gbps / mf_k(c, MF_C_S_LINK_REF));
+}
+
+static double nic(const mf_cost *c)
+{
+	return c->in.cluster->nic_gbps * 1e3 * mf_k(c, MF_C_S_NIC_FRAC);
+}
+
+static mf_const_id all_reduce_curve(const mf_cost *c, uint32_t n)
+{
+	if (c->in.cluster->fabric == MF_FABRIC_PCIE)
+		return MF_C_S_PAR;
+	return n == 2 ? MF_C_S_AR2 : n <= 4 ? MF_C_S_AR4 : MF_C_S_AR8;
 }
 
 static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
 {
-	const double *g = curve(c, n == 2 ? MF_C_S_AR2 : n == 4 ? MF_C_S_AR4 : MF_C_S_AR8);
+	const mf_cluster *cl = c->in.cluster;
+	bool pcie = cl->fabric == MF_FABRIC_PCIE;
+	const double *g = curve(c, all_reduce_curve(c, n));
 	double t;
 
 	if (n <= 1)
 		return 0;
-	t = g[0] + g[2] * sqrt(bytes) + 2 * bytes * (n - 1) / n / (g[1] * 1e6);
-	return n > c->in.cluster->nvlink_domain && n > c->in.cluster->gpus_per_node ? t + 2 * bytes / (mf_k(c, MF_C_S_NIC_TBPS) * 1e6) : t;
+	t = g[0] + g[2] * sqrt(bytes) + 2 * bytes * (n - 1) / n / (g[1] * 1e6 * (pcie ? 1 : link_share(c)));
+	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + 2 * bytes / nic(c) : t;
 }
 
 /* All-gather or reduce-scatter; `bytes` is the whole gathered buffer. */
 static double gather(const mf_cost *c, mf_const_id first, uint32_t n, double bytes)
 {
-	const double *g = curve(c, first);
+	const mf_cluster *cl = c->in.cluster;
+	bool pcie = cl->fabric == MF_FABRIC_PCIE;
+	const double *g = curve(c, pcie ? MF_C_S_PAG : first);
+	double t;
 
-	return n <= 1 ? 0 : g[0] + g[1] * n + g[3] * sqrt(bytes) + bytes * (n - 1) / n / (g[2] * 1e6);
+	if (n <= 1)
+		return 0;
+	t = g[0] + g[1] * n + g[3] * sqrt(bytes) + bytes * (n - 1) / n / (g[2] * 1e6 * (pcie ? 1 : link_share(c)));
+	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + bytes / nic(c) : t;
 }
 
 static double small(const mf_cost *c, double kernels, double bytes)
@@ -170,31 +258,44 @@ static double small(const mf_cost *c, double kernels, double bytes)
 static double deepep(const mf_cost *c, const mf_serve_shape *z, double tokens, bool low_latency)
 {
 	const mf_model *m = c->in.model;
-	double nodes = z->nodes, nic = mf_k(c, MF_C_S_NIC_TBPS) * 1e6, h = m->hidden;
+	double nodes = z->nodes, h = m->hidden, rate = 1e6 * link_share(c);
 
 	if (low_latency) {
 		const double *g = curve(c, MF_C_S_LL);
-		double pairs = tokens * h * m->topk, wire = nodes > 1 ? 27 + 3 * pairs * (1 - 1 / nodes) / nic : 0;
+		double pairs = tokens * h * m->topk, wire = nodes > 1 ? 27 + 3 * pairs * (1 - 1 / nodes) / nic(c) : 0;
 
-		return g[0] + g[2] + fmax(pairs / (g[1] * 1e6) + 2 * pairs / (g[3] * 1e6), wire);
+		return g[0] + g[2] + fmax(pairs / (g[1] * rate) + 2 * pairs / (g[3] * rate), wire);
 	} else {
 		const double *g = curve(c, MF_C_S_NORMAL);
 		double ranks = fmin(8, z->n), fan = ranks * (1 - pow(1 - 1 / ranks, m->topk));
-		double t = g[0] + g[2] + tokens * h * fan * (1 / (g[1] * 1e6) + 2 / (g[3] * 1e6));
+		double t = g[0] + g[2] + tokens * h * fan * (1 / (g[1] * rate) + 2 / (g[3] * rate));
 
 		if (nodes > 1) {
 			double visited = nodes * (1 - pow(1 - 1 / nodes, m->topk)) * (1 - 1 / nodes);
 
-			t = fmax(t, g[0] + g[2] + 60 + tokens * h * visited * 3 / nic);
+			t = fmax(t, g[0] + g[2] + 60 + tokens * h * visited * 3 / nic(c));
 		}
 		return t;
 	}
 }
 
-/* ---- one pass ------------------------------------------------------------------------------------------------------ */
+/* ---- one pass ------------------------------------------------------------------------------------------------------
+ */
 
-enum part { PART_ATTENTION, PART_EXPERTS, PART_SHARED, PART_DENSE, PART_TP, PART_EXCHANGE, PART_SMALL, PART_HEAD, PART_PIPE,
-	PART_LAUNCH, PART_HIDDEN, PART_COUNT };
+enum part {
+	PART_ATTENTION,
+	PART_EXPERTS,
+	PART_SHARED,
+	PART_DENSE,
+	PART_TP,
+	PART_EXCHANGE,
+	PART_SMALL,
+	PART_HEAD,
+	PART_PIPE,
+	PART_LAUNCH,
+	PART_HIDDEN,
+	PART_COUNT
+};
 
 struct pass {
 	double part[PART_COUNT];
@@ -205,6 +306,7 @@ struct pass {
 struct load {
 	double batch, context;
 	double prompts, prompt_tokens, cached; /* prompts of prompt_tokens each */
+	double group;                          /* tokens of all attention ranks together */
 };
 
 static enum precision dense_type(const mf_model *m)
@@ -229,24 +331,28 @@ static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const s
 		const double *dec = curve(c, MF_C_S_MLADEC), *ctx = curve(c, MF_C_S_MLACTX);
 		double qd = m->qk_nope + m->qk_rope, kv = c->in.workload->fp8_kv ? 1 : 2, bf16 = peak(c, MF_BF16);
 
-		t = gemm(c, type, tokens, m->q_lora + m->kv_lora + m->qk_rope, h)
-			+ gemm(c, type, tokens, z->heads * qd, m->q_lora ? m->q_lora : h) + gemm(c, type, tokens, h, z->heads * m->v_dim);
+		t = gemm(c, type, tokens, m->q_lora + m->kv_lora + m->qk_rope, h) +
+		    gemm(c, type, tokens, z->heads * qd, m->q_lora ? m->q_lora : h) +
+		    gemm(c, type, tokens, h, z->heads * m->v_dim);
 		if (l->batch > 0) {
-			t += 2 * (4.5 + 2 * l->batch * z->heads * m->qk_nope * m->kv_lora / (bf16 * 0.5)
-				 + z->heads * m->qk_nope * m->kv_lora * 2 / (hbm(c) * 0.8));
-			t += dec[0] + dec[1] * l->batch / c->in.cluster->sm_count
-				+ l->batch * context * (m->kv_lora + m->qk_rope) * kv / (hbm(c) * dec[2])
-				+ 2 * l->batch * fmax(z->heads, 16) * context * (2.0 * m->kv_lora + m->qk_rope) / (bf16 * dec[3]);
+			t += 2 * (4.5 + 2 * l->batch * z->heads * m->qk_nope * m->kv_lora / (bf16 * 0.5) +
+			                 z->heads * m->qk_nope * m->kv_lora * 2 / (hbm(c) * 0.8));
+			t += dec[0] + dec[1] * l->batch / c->in.cluster->sm_count +
+			     l->batch * context * (m->kv_lora + m->qk_rope) * kv / (hbm(c) * dec[2]) +
+			     2 * l->batch * fmax(z->heads, 16) * context * (2.0 * m->kv_lora + m->qk_rope) /
+			             (bf16 * dec[3]);
 		}
 		if (n > 0)
-			t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora)
-				+ l->prompts * (ctx[0] + ctx[1] * l->prompt_tokens * z->heads / 1e6
-					+ 2 * z->heads * (l->prompt_tokens * l->cached + l->prompt_tokens * l->prompt_tokens / 2)
-						* (qd + m->v_dim) / (bf16 * ctx[2]));
+			t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora) +
+			     l->prompts * (ctx[0] + ctx[1] * l->prompt_tokens * z->heads / 1e6 +
+			                          2 * z->heads *
+			                                  (l->prompt_tokens * l->cached +
+			                                          l->prompt_tokens * l->prompt_tokens / 2) *
+			                                  (qd + m->v_dim) / (bf16 * ctx[2]));
 		return t / z->cp;
 	}
-	t = gemm(c, type, tokens, (z->heads + 2 * z->kv_heads) * m->head_dim, h)
-		+ gemm(c, type, tokens, h, z->heads * m->head_dim);
+	t = gemm(c, type, tokens, (z->heads + 2 * z->kv_heads) * m->head_dim, h) +
+	    gemm(c, type, tokens, h, z->heads * m->head_dim);
 	if (l->batch > 0)
 		t += decode_attention(c, z, l->batch, context);
 	if (n > 0)
@@ -254,24 +360,39 @@ static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const s
 	return t / z->cp;
 }
 
-static double exchange(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, bool prompt)
+/* All-gather of the tokens of every attention rank, reduce-scatter of what the layer made of them. */
+static double gather_scatter(const mf_cost *c, const mf_serve_shape *z, double group, double bytes)
 {
-	const mf_model *m = c->in.model;
-	double group = tokens * z->dp, h = m->hidden;
+	double h = c->in.model->hidden;
 
-	if (p->a2a != MF_A2A_NONE)
-		return deepep(c, z, group / z->n, p->deepep_mode == MF_DM_LOW_LATENCY || (p->deepep_mode == MF_DM_AUTO && !prompt));
-	if (z->dp == 1)
-		return all_reduce(c, z->n, 2 * tokens * h);
-	return gather(c, MF_C_S_AG, z->n, group * h * mf_serve_dense_bytes(m)) + gather(c, MF_C_S_RS, z->n, group * h * 2);
+	return gather(c, MF_C_S_AG, z->n, group * h * bytes) + gather(c, MF_C_S_RS, z->n, group * h * 2);
 }
 
-static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
+static double exchange(
+        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, double group, bool prompt)
+{
+	const mf_model *m = c->in.model;
+
+	if (p->a2a != MF_A2A_NONE)
+		return deepep(c, z, group / z->n,
+		        p->deepep_mode == MF_DM_LOW_LATENCY || (p->deepep_mode == MF_DM_AUTO && !prompt));
+	if (z->dp == 1)
+		return all_reduce(c, z->n, 2 * tokens * m->hidden);
+	return gather_scatter(c, z, group,
+	        m->quant == MF_QUANT_FP8_BLOCK ? 1
+	        : m->quant == MF_QUANT_NVFP4   ? 0.5625
+	                                       : 2);
+}
+
+static void price_pass(
+        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
 {
 	const mf_model *m = c->in.model;
 	enum precision type = dense_type(m);
-	double n = l->prompts * l->prompt_tokens, tokens = fmax(1, l->batch + n), h = m->hidden;
-	double moe = m->moe_layers, dense = m->layers - moe, rows = l->batch + l->prompts, vocab = m->vocab, shared_tp, comm;
+	double n = l->prompts * l->prompt_tokens, tokens = fmax(1, l->batch + n), group = fmax(tokens, l->group),
+	       h = m->hidden;
+	double moe = m->moe_layers, dense = m->layers - moe, rows = l->batch + l->prompts, vocab = m->vocab, width,
+	       wide;
 	bool prompt = n > 0;
 
 	memset(out, 0, sizeof *out);
@@ -279,99 +400,212 @@ static void run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z
 	if (m->window_layers)
 		out->part[PART_ATTENTION] += m->window_layers * attention_layer(c, z, l, true);
 	if (moe > 0) {
-		out->part[PART_EXPERTS] = moe * (gemm(c, BF16, tokens, m->experts, h) + 3.5
-			+ experts_us(c, p, z, tokens * z->dp / z->moe_dp));
-		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, prompt);
+		out->part[PART_EXPERTS] =
+		        moe * (gemm(c, BF16, tokens, m->experts, h) + 3.5 + experts_us(c, p, z, group / z->moe_dp));
+		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, group, prompt);
 	}
+	/* Split over the whole stage and fed the gathered tokens under attention DP; whole and local behind an
+	 * all-to-all. */
 	if (m->shared_ffn) {
-		shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
-		out->part[PART_SHARED] = moe * (prompt ? 1 : mf_k(c, MF_C_S_SHARED))
-			* (gemm(c, type, tokens, 2 * m->shared_ffn / shared_tp, h) + gemm(c, type, tokens, h, m->shared_ffn / shared_tp));
+		width = p->a2a != MF_A2A_NONE ? m->shared_ffn : m->shared_ffn / (double)z->n;
+		wide = p->a2a == MF_A2A_NONE ? group : tokens;
+		out->part[PART_SHARED] = moe * (prompt ? 1 : mf_k(c, MF_C_S_SHARED)) *
+		                         (gemm(c, type, wide, 2 * width, h) + gemm(c, type, wide, h, width));
 	}
-	if (dense > 0)
-		out->part[PART_DENSE] = dense * (gemm(c, type, tokens, 2.0 * m->ffn / z->tp, h)
-			+ gemm(c, type, tokens, h, m->ffn / (double)z->tp) + all_reduce(c, z->tp, 2 * tokens * h));
+	if (dense > 0) {
+		width = m->ffn / (double)z->n;
+		out->part[PART_DENSE] = dense * (gemm(c, type, group, 2 * width, h) + gemm(c, type, group, h, width) +
+		                                        (z->dp > 1 ? gather_scatter(c, z, group, 2)
+		                                                   : all_reduce(c, z->n, 2 * tokens * h)));
+	}
 	out->part[PART_TP] = m->layers * all_reduce(c, z->tp, 2 * tokens * h);
 	if (m->qk_norm_whole && z->tp > 1)
 		out->part[PART_TP] += m->layers * (all_reduce(c, z->tp, 8 * tokens) + 3 * mf_k(c, MF_C_S_SMALL_US));
 	out->part[PART_SMALL] = m->layers * small(c, mf_k(c, MF_C_S_SMALL_N) + (type == BF16 ? 0 : 2), 16 * tokens * h);
-	out->part[PART_HEAD] = gemm(c, BF16, fmax(1, rows), vocab / z->tp, h)
-		+ small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US)
-		+ (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
+	out->part[PART_HEAD] = gemm(c, BF16, fmax(1, rows), vocab / z->tp, h) +
+	                       small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US) +
+	                       (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
 	if (z->pp > 1)
-		out->part[PART_PIPE] = 2.0 * (z->pp - 1) * (10 + 2 * tokens * h / (c->in.cluster->link_gbps * 0.7e3));
+		out->part[PART_PIPE] =
+		        2 * (10 + 2 * tokens * h /
+		                            (c->in.cluster->fabric == MF_FABRIC_PCIE ? 0.05e6 : 0.3e6 * link_share(c)));
 	if (!prompt && p->graph == MF_GRAPH_OFF)
 		out->part[PART_LAUNCH] = m->layers * mf_k(c, MF_C_S_EAGER_US);
-	for (int i = 0; i < PART_HIDDEN; i++)
-		out->total += out->part[i];
-	if (p->overlap) {
-		/* Two halves take turns: what is shorter hides behind what is longer, but for a rest. */
-		comm = out->part[PART_EXCHANGE];
-		out->part[PART_HIDDEN] = -(fmin(comm, out->total - comm) * (1 - mf_k(c, MF_C_S_TBO)));
-		out->total += out->part[PART_HIDDEN];
-	}
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------------ */
+/* A pass, in two halves that take turns when the plan overlaps them: the shorter of compute and exchange hides. */
+static void run_pass(
+        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
+{
+	bool halves = p->overlap && l->prompts <= 0;
+	double comm, compute = 0, rest = 0;
+	struct load half = *l;
+
+	if (halves) {
+		half.batch /= 2;
+		half.group /= 2;
+	}
+	price_pass(c, p, z, &half, out);
+	for (int i = 0; halves && i < PART_HIDDEN; i++)
+		out->part[i] *= 2;
+	if (p->overlap) {
+		comm = out->part[PART_EXCHANGE];
+		for (int i = 0; i < PART_HIDDEN; i++)
+			compute += i == PART_EXCHANGE ? 0 : out->part[i];
+		/* Decode pays a rest of one half's exchange; a prompt's pieces are long enough to hide it. */
+		if (halves)
+			rest = mf_k(c, MF_C_S_TBO) * comm / 2;
+		out->part[PART_HIDDEN] = rest - fmin(comm, compute);
+	}
+	for (int i = 0; i < PART_COUNT; i++)
+		out->total += out->part[i];
+}
+
+/* ---- the loop ------------------------------------------------------------------------------------------------------
+ */
 
 struct loop {
 	struct pass decode, prompt;
-	double batch;                 /* running requests on a rank */
-	double prompt_us, tpot_us, ttft_us, tokens_per_us;
+	double batch;             /* running requests on a rank */
+	double running;           /* of the engine */
+	double in_flight;         /* micro-batches in the pipeline */
+	double bubble_us;         /* its fill and drain: a stage idles pp-1 of 2 pp-1 slots at prompt boundaries */
+	double stall_us, tpot_us; /* prompts in the way of a token; sum of pass, bubble and stall */
+	double prompt_us, wait_us, front_us, queue_us, ttft_us; /* TTFT and its parts */
+	double tokens_per_us;
 };
 
-static void run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, struct loop *o)
+/* All pieces of one long prompt, `ranks` of them going at once over the attention ranks. */
+static double whole_prompt(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, double chunk,
+        double ranks, struct pass *last)
 {
-	const mf_workload *w = c->in.workload;
-	double in = w->input_tokens, out = w->output_tokens, total = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1));
-	double wanted = fmax(1, total / z->dp), room, chunk = mf_serve_chunk(c, p, z), pieces, host, stall, cycle, rho, burst;
-	struct load load = {0};
+	double t = 0;
 
-	room = (b->room - b->kv_request) / fmax(1, b->kv_token * (in + mf_k(c, MF_C_S_RESERVE) * out));
-	o->batch = fmax(1, fmin(fmin(wanted, room), 2048));
-	total = fmin(total, o->batch * z->dp);
-	load.batch = o->batch;
-	load.context = in + out / 2;
-	run_pass(c, p, z, &load, &o->decode);
+	for (double done = 0; done < tokens; done += chunk) {
+		double n = fmin(chunk, tokens - done);
+		struct load l = {.prompts = 1, .prompt_tokens = n, .cached = done, .group = n * ranks};
 
-	/* Prompts run alone under SGLang: long ones in pieces, short ones grouped to a chunk. */
-	pieces = fmax(1, ceil(in / chunk));
-	load = (struct load){0, 0, fmax(1, floor(chunk / in)), in / pieces, in * (pieces - 1) / pieces / 2};
-	load.prompts = pieces > 1 ? 1 : fmin(load.prompts, fmax(1, o->batch));
-	run_pass(c, p, z, &load, &o->prompt);
-	o->prompt_us = o->prompt.total * pieces / load.prompts;
-	stall = o->prompt_us;
-	o->tpot_us = o->decode.total + fmax(0, total - 1) * stall / (fmin(z->dp, total) * out);
-	cycle = o->prompt_us + out * o->tpot_us;
-	rho = fmin(0.98, fmax(0, total - 1) * o->prompt_us / (fmin(z->dp, total) * cycle));
-	burst = fmax(0, total / fmin(z->dp, total) - 1) / 2 * o->prompt_us / mf_k(c, MF_C_S_WAVES);
-	host = mf_k(c, MF_C_S_HOST_MS) * 1e3 * c->in.model->layers * (1 + total / 40.0);
-	o->ttft_us = o->prompt.total * pieces + o->decode.total / 2 + rho * o->prompt_us / (2 * (1 - 0.7 * rho)) + burst
-		+ mf_k(c, MF_C_S_REQUEST_MS) * 1e3 + host;
-	if (o->batch < wanted)
-		o->ttft_us += mf_k(c, MF_C_S_QUEUE) * (wanted - o->batch) / o->batch * cycle;
-	/* pp micro-batches are in the pipe at once, less its fill and drain. */
-	o->tokens_per_us = total * out / cycle * z->pp * z->pp / (2.0 * z->pp - 1);
+		run_pass(c, p, z, &l, last);
+		t += last->total;
+	}
+	return t;
 }
 
-static const struct { const char *name, *formula; mf_const_id consts[4]; uint8_t n; } parts[PART_COUNT] = {
-	[PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode",
-		{MF_C_S_DEC, MF_C_S_DEC_A, MF_C_S_MLADEC, MF_C_S_MLADEC_A}, 4},
-	[PART_EXPERTS] = {"experts", "router + t0 + hypot(weights of distinct experts, flop of padded rows) + activation traffic",
-		{MF_C_S_MOE_BF16, MF_C_S_MOE_BF16_A, MF_C_S_MOE_FP8B, MF_C_S_SKEW}, 4},
-	[PART_SHARED] = {"shared experts", "two GEMMs; on a side stream in decode", {MF_C_S_SHARED}, 1},
-	[PART_DENSE] = {"dense layers", "two GEMMs and an all-reduce", {MF_C_S_GEMM_BF16, MF_C_S_GEMM_BF16_A}, 2},
-	[PART_TP] = {"tensor-parallel all-reduce", "t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus", {MF_C_S_AR8, MF_C_S_AR8_BUS}, 2},
-	[PART_EXCHANGE] = {"dispatch and combine", "all-reduce; all-gather + reduce-scatter under attention DP; DeepEP",
-		{MF_C_S_AG, MF_C_S_RS, MF_C_S_LL, MF_C_S_NORMAL}, 4},
-	[PART_SMALL] = {"small kernels", "n x small_kernel_us + 16 T h / (share of hbm)", {MF_C_S_SMALL_US, MF_C_S_SMALL_N}, 2},
-	[PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US}, 1},
-	[PART_PIPE] = {"pipeline transfers", "2 (pp-1) (10 us + 2 T h / link)", {0}, 0},
-	[PART_LAUNCH] = {"kernel launches", "layers x eager_layer_us without CUDA graphs", {MF_C_S_EAGER_US}, 1},
-	[PART_HIDDEN] = {"hidden by two-batch overlap", "-(1 - rest) x min(exchange, everything else)", {MF_C_S_TBO}, 1},
+/*
+ * A closed loop of `concurrency` requests of equal lengths. SGLang runs prompts alone, so every prompt pass stalls the
+ * decode of all; prompts that are ready together share a pass, as many as fit the chunk, and all attention ranks go at
+ * once.
+ */
+static void run_loop(
+        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, struct loop *o)
+{
+	const mf_workload *w = c->in.workload;
+	double in = w->input_tokens, out = w->output_tokens,
+	       clients = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1));
+	double wanted = fmax(1, clients / z->dp), chunk = mf_serve_chunk(c, p, z), ranks, grouped, alone, a_prompt,
+	       others, cycle, rho;
+	double burst;
+	struct load load = {0};
+	struct pass pass;
+
+	o->batch = fmin(wanted, b->room / (b->kv_request + b->kv_token * (in + mf_k(c, MF_C_S_RESERVE) * out)));
+	o->batch = fmax(1, fmin(o->batch, 2048));
+	o->running = fmin(clients, o->batch * z->dp);
+	/* The requests go through a pipeline as one micro-batch a stage, so a pass carries only its share of them. */
+	o->in_flight = fmax(1, fmin(z->pp, o->batch));
+	load.batch = o->batch / o->in_flight;
+	load.context = in + out / 2;
+	load.group = o->running / o->in_flight;
+	run_pass(c, p, z, &load, &o->decode);
+	o->bubble_us = o->decode.total * (o->in_flight - 1) / o->in_flight;
+
+	ranks = fmin(z->dp, o->running);
+	alone = whole_prompt(c, p, z, in, chunk, ranks, &o->prompt);
+	grouped = fmin(floor(fmin(wanted, fmax(1, chunk / in)) + 0.5), fmax(1, floor(wanted)));
+	a_prompt = alone / ranks;
+	burst = (wanted - 1) / 2 * alone;
+	if (grouped > 1) {
+		load = (struct load){.prompts = grouped, .prompt_tokens = in, .group = in * grouped * ranks};
+		run_pass(c, p, z, &load, &pass);
+		a_prompt = pass.total / (grouped * ranks);
+		burst = (wanted / grouped + 1) / 2 * pass.total - alone;
+	}
+	others = fmax(0, o->running - 1);
+	/* A stage is busy with a prompt for its share of the layers. */
+	o->stall_us = others * a_prompt / (out * o->in_flight);
+	o->tpot_us = o->decode.total + o->bubble_us + o->stall_us;
+	cycle = alone + out * o->tpot_us;
+	rho = fmin(0.95, others * alone / (ranks * cycle));
+	o->wait_us = o->decode.total / 2 + rho * alone / (2 * (1 - 0.7 * rho)) + fmax(0, burst) / mf_k(c, MF_C_S_WAVES);
+	o->prompt_us = alone;
+	o->front_us = mf_k(c, MF_C_S_REQUEST_MS) * 1e3 +
+	              mf_k(c, MF_C_S_HOST_MS) * 1e3 * c->in.model->layers * (1 + clients / 40);
+	o->queue_us = o->batch + 0.5 < wanted ? mf_k(c, MF_C_S_QUEUE) * (wanted - o->batch) / o->batch * cycle : 0;
+	o->ttft_us = o->prompt_us + o->wait_us + o->front_us + o->queue_us;
+	o->tokens_per_us = o->running * out / cycle;
+}
+
+static const struct {
+	const char *name, *formula;
+	mf_const_id consts[4];
+	uint8_t n;
+} parts[PART_COUNT] = {
+        [PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode", {0},
+                0},
+        [PART_EXPERTS] = {"experts",
+                "router + t0 + hypot(weights of distinct experts, flop of padded rows) + activation traffic",
+                {MF_C_S_SKEW}, 1},
+        [PART_SHARED] = {"shared experts", "two GEMMs; on a side stream in decode", {MF_C_S_SHARED}, 1},
+        [PART_DENSE] = {"dense layers", "two GEMMs and an exchange", {0}, 0},
+        [PART_TP] = {"tensor-parallel all-reduce", "t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus", {0}, 0},
+        [PART_EXCHANGE] = {"dispatch and combine", "all-reduce; all-gather + reduce-scatter under attention DP; DeepEP",
+                {0}, 0},
+        [PART_SMALL] = {"small kernels", "n x small_kernel_us + 16 T h / (share of hbm)",
+                {MF_C_S_SMALL_US, MF_C_S_SMALL_N}, 2},
+        [PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US}, 1},
+        [PART_PIPE] = {"pipeline transfers", "2 (10 us + 2 T h / 0.3 TB/s), the link's share of it", {0}, 0},
+        [PART_LAUNCH] = {"kernel launches", "layers x eager_layer_us without CUDA graphs", {MF_C_S_EAGER_US}, 1},
+        [PART_HIDDEN] = {"hidden by two-batch overlap",
+                "rest x half exchange - min(exchange, everything else), of two half batches", {MF_C_S_TBO}, 1},
 };
 
-static void explain_pass(const struct pass *pass, const char *inputs, bool extrapolated, mf_explain *ex)
+static void add_curve(mf_term *t, mf_const_id first, int n)
+{
+	for (int i = 0; i < n && t->n_consts < MF_TERM_MAX_CONSTS; i++)
+		t->consts[t->n_consts++] = (mf_const_id)(first + i);
+}
+
+/* Constants of the curves that this plan's decode pass reads. */
+static void add_curves(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, int part, mf_term *t)
+{
+	static const mf_const_id gemms[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_FP8B, MF_C_S_GEMM_FP8, MF_C_S_GEMM_FP4};
+	mf_const_id dense = gemms[dense_type(c->in.model)];
+	mf_dtype type;
+
+	switch (part) {
+	case PART_ATTENTION:
+		add_curve(t, c->in.model->attention == MF_MLA ? MF_C_S_MLADEC : MF_C_S_DEC, 4);
+		add_curve(t, isnan(mf_k(c, dense)) ? MF_C_S_GEMM_BF16 : dense, 4);
+		break;
+	case PART_EXPERTS: add_curve(t, expert_curve(c, &type), 5); break;
+	case PART_DENSE: add_curve(t, isnan(mf_k(c, dense)) ? MF_C_S_GEMM_BF16 : dense, 5); break;
+	case PART_TP: add_curve(t, all_reduce_curve(c, z->tp), 3); break;
+	case PART_EXCHANGE:
+		if (p->a2a != MF_A2A_NONE)
+			add_curve(t, p->deepep_mode == MF_DM_NORMAL ? MF_C_S_NORMAL : MF_C_S_LL, 4);
+		else if (z->dp == 1)
+			add_curve(t, all_reduce_curve(c, z->n), 3);
+		else if (c->in.cluster->fabric == MF_FABRIC_PCIE)
+			add_curve(t, MF_C_S_PAG, 4);
+		else
+			add_curve(t, MF_C_S_AG, 8);
+		break;
+	default: break;
+	}
+}
+
+static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct pass *pass,
+        const char *inputs, bool extrapolated, mf_explain *ex)
 {
 	for (int i = 0; i < PART_COUNT; i++) {
 		mf_term *t;
@@ -382,17 +616,58 @@ static void explain_pass(const struct pass *pass, const char *inputs, bool extra
 		snprintf(t->inputs, sizeof t->inputs, "%s", inputs);
 		memcpy(t->consts, parts[i].consts, sizeof parts[i].consts);
 		t->n_consts = parts[i].n;
+		add_curves(c, p, z, i, t);
 		t->extrapolated = extrapolated;
 	}
 }
 
-void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+static void ttft_term(mf_explain *ex, const char *name, double us, const char *formula, const char *inputs,
+        mf_const_id a, mf_const_id b)
+{
+	mf_term *t = mf_explain_term(ex, name, us / 1e3, formula);
+
+	snprintf(t->inputs, sizeof t->inputs, "%s", inputs);
+	t->consts[t->n_consts++] = a;
+	if (b != a)
+		t->consts[t->n_consts++] = b;
+}
+
+static mf_plan memo_key(const mf_plan *p)
+{
+	mf_plan k = {0};
+
+	k.tp = p->tp;
+	k.cp = p->cp;
+	k.pp = p->pp;
+	k.ep = p->ep;
+	k.moe_dp = p->moe_dp;
+	k.replicas = p->replicas;
+	k.prefill_chunk = p->prefill_chunk;
+	k.redundant = p->redundant;
+	k.overlap = p->overlap;
+	k.a2a = p->a2a;
+	k.deepep_mode = p->deepep_mode;
+	k.graph = p->graph;
+	return k;
+}
+
+static struct answer *memo_slot(struct mf_serve_state *s, const mf_plan *key)
+{
+	uint64_t words[(sizeof *key + 7) / 8] = {0}, h = 0;
+
+	memcpy(words, key, sizeof *key);
+	for (size_t i = 0; i < MF_COUNT(words); i++)
+		h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
+	return &s->memo[(h >> 40) % MEMO_SLOTS];
+}
+
+static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
 {
 	const mf_model *m = c->in.model;
 	mf_serve_shape z;
 	mf_serve_bytes b;
 	struct loop loop;
-	double tax = mf_k(c, MF_C_TAX_SERVE), gpus, tokens_per_expert;
+	double gpus, tokens_per_expert;
 
 	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
 	if (!mf_serve_shape_of(c, p, &z) || !c->in.workload->output_tokens || !c->in.workload->input_tokens)
@@ -401,25 +676,59 @@ void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	run_loop(c, p, &z, &b, &loop);
 	gpus = (double)z.n * z.pp;
 	out->throughput = loop.tokens_per_us * 1e6 / gpus;
-	if (c->opts.tax && p->kernel && !isnan(tax))
-		out->throughput /= 1 + tax;
 	out->step_ms = loop.decode.total / 1e3;
 	out->ttft_ms = loop.ttft_us / 1e3;
 	out->tpot_ms = loop.tpot_us / 1e3;
 	out->hidden_fraction = p->overlap && loop.decode.part[PART_EXCHANGE] > 0
-		? -loop.decode.part[PART_HIDDEN] / loop.decode.part[PART_EXCHANGE] : 0;
-	out->bubble_fraction = z.pp > 1 ? (z.pp - 1.0) / (2.0 * z.pp - 1) : 0;
-	out->batch = loop.batch * z.dp;
+	                               ? -loop.decode.part[PART_HIDDEN] / loop.decode.part[PART_EXCHANGE]
+	                               : 0;
+	out->bubble_fraction = loop.bubble_us / (loop.decode.total + loop.bubble_us);
+	out->batch = loop.running;
 	tokens_per_expert = m->experts ? loop.batch * z.dp * m->topk / m->experts : loop.batch;
-	out->extrapolated = mf_consts_extrapolated(c->k, c->in.cluster, dense_type(m) == BF16 ? MF_BF16 : MF_FP8, tokens_per_expert,
-		c->world);
+	out->extrapolated = mf_consts_extrapolated(
+	        c->k, c->in.cluster, dense_type(m) == BF16 ? MF_BF16 : MF_FP8, tokens_per_expert, c->world);
 	if (ex) {
 		char inputs[160];
 
-		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u", loop.batch,
-			c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0, z.tp, z.dp, z.ep);
-		explain_pass(&loop.decode, inputs, out->extrapolated, ex);
-		mf_explain_term(ex, "prompt stalls", (loop.tpot_us - loop.decode.total) / 1e3,
-			"(running requests - 1) x prompt pass / (ranks x output tokens)");
+		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u",
+		        loop.batch / loop.in_flight, c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0,
+		        z.tp, z.dp, z.ep);
+		explain_pass(c, p, &z, &loop.decode, inputs, out->extrapolated, ex);
+		if (loop.bubble_us > 0)
+			mf_explain_term(ex, "pipeline bubble", loop.bubble_us / 1e3,
+			        "pass x (m - 1)/m, m micro-batches in flight");
+		mf_explain_term(ex, "prompt stalls", loop.stall_us / 1e3,
+		        "(running requests - 1) x prompt pass / (prompts of the pass x output tokens x micro-batches)");
+		snprintf(inputs, sizeof inputs, "prompt of %u tokens, chunk %.0f, %.0f running",
+		        c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);
+		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs,
+		        MF_C_S_CTX, MF_C_S_MLACTX);
+		ttft_term(ex, "ttft: wait", loop.wait_us,
+		        "decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs, MF_C_S_WAVES,
+		        MF_C_S_WAVES);
+		ttft_term(ex, "ttft: host", loop.front_us, "request + host a layer x layers x (1 + concurrency/40)",
+		        inputs, MF_C_S_REQUEST_MS, MF_C_S_HOST_MS);
+		if (loop.queue_us > 0)
+			ttft_term(ex, "ttft: no room", loop.queue_us, "queue x (wanted - batch)/batch x cycle", inputs,
+			        MF_C_S_QUEUE, MF_C_S_RESERVE);
 	}
+}
+
+void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+{
+	double tax = mf_k(c, MF_C_TAX_SERVE);
+	mf_plan key = memo_key(p);
+	struct answer *a = memo_slot(c->serve, &key);
+
+	if (ex) {
+		untaxed_time(c, p, out, ex);
+	} else {
+		if (memcmp(&a->key, &key, sizeof key) != 0) {
+			untaxed_time(c, p, &a->time, NULL);
+			a->key = key;
+		}
+		*out = a->time;
+	}
+	if (c->opts.tax && p->kernel && !isnan(tax))
+		out->throughput /= 1 + tax;
 }

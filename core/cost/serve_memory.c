@@ -1,6 +1,7 @@
 /*
  * serve_memory.c: memory of a serving rank under SGLang 0.5.15: weights by module, KV bytes a token, the engine's own
- * reserve heuristic and what remains for the KV pool (server_args.py:3469-3698, model_runner_kv_cache_mixin.py:104-139).
+ * reserve heuristic and what remains for the KV pool (server_args.py:3469-3698,
+ * model_runner_kv_cache_mixin.py:104-139).
  */
 #include "serve_internal.h"
 
@@ -53,27 +54,35 @@ double mf_serve_dense_bytes(const mf_model *m)
 	}
 }
 
-/* Chunk and captured batch by card size, as the engine's table has them. */
-static void engine_defaults(double card_gib, double *chunk, double *graph_batch)
+/* Chunk and captured batch by card size and engine width, as the engine's table has them. */
+static void engine_defaults(double card_gib, uint32_t tp, double *chunk, double *graph_batch)
 {
-	static const struct { double below, chunk, graph; } rows[] = {
-		{20, 2048, 8}, {35, 2048, 80}, {60, 4096, 160}, {160, 8192, 512}, {INFINITY, 16384, 512}};
+	static const struct {
+		double below, chunk, graph_narrow, graph;
+	} rows[] = {{20, 2048, 8, 8}, {35, 2048, 24, 80}, {60, 4096, 32, 160}, {160, 8192, 256, 512},
+	        {INFINITY, 16384, 512, 512}};
 	size_t i = 0;
 
 	while (card_gib >= rows[i].below)
 		i++;
 	*chunk = rows[i].chunk;
-	*graph_batch = rows[i].graph;
+	*graph_batch = tp < 4 ? rows[i].graph_narrow : rows[i].graph;
 }
 
 double mf_serve_chunk(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z)
 {
 	double chunk, graph;
 
-	engine_defaults(c->in.cluster->device_bytes / MF_GIB, &chunk, &graph);
+	engine_defaults(c->in.cluster->device_bytes / MF_GIB, z->n, &chunk, &graph);
 	if (p->prefill_chunk)
 		chunk = p->prefill_chunk * 256.0;
 	return fmax(1, floor(chunk / (z->dp > 1 ? z->dp : 1)));
+}
+
+/* Requests of the workload that one attention rank has at a time. */
+static double rank_requests(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z)
+{
+	return fmax(1, ceil((double)c->in.workload->concurrency / ((p->replicas ? p->replicas : 1) * (double)z->dp)));
 }
 
 /* The engine's reserve, bytes, with the captured batch cut to the workload as the emitter asks for it. */
@@ -81,15 +90,17 @@ static double reserve_bytes(const mf_cost *c, const mf_plan *p, const mf_serve_s
 {
 	double card = c->in.cluster->device_bytes / MF_GIB, chunk, graph, mib;
 
-	engine_defaults(card, &chunk, &graph);
+	engine_defaults(card, z->n, &chunk, &graph);
 	if (p->prefill_chunk)
 		chunk = p->prefill_chunk * 256.0;
-	graph = fmin(graph, fmax(1, c->in.workload->concurrency));
+	graph = fmin(graph, rank_requests(c, p, z));
 	mib = 512 + 1.5 * fmax(chunk, 2048) + 128.0 * z->n * z->pp;
 	if (p->graph == MF_GRAPH_FULL)
 		mib += 2 * graph;
 	if (z->dp > 1)
 		mib += 3 * graph * z->dp + (graph > 300 ? 1.5 * graph * z->dp : 0);
+	if (c->in.model->attention == MF_MLA)
+		mib += 1536;
 	if (card > 60)
 		mib = fmax(mib, 10240);
 	if (p->a2a == MF_A2A_DEEPEP && p->graph == MF_GRAPH_FULL)
@@ -103,9 +114,10 @@ static double attention_params(const mf_model *m, const mf_serve_shape *z)
 
 	if (m->attention == MF_MLA) {
 		double q = m->q_lora ? h * m->q_lora + m->q_lora * z->heads * (m->qk_nope + m->qk_rope)
-				     : h * z->heads * (m->qk_nope + m->qk_rope);
+		                     : h * z->heads * (m->qk_nope + m->qk_rope);
 
-		return q + h * (m->kv_lora + m->qk_rope) + z->heads * (m->kv_lora * (double)(m->qk_nope + m->v_dim) + m->v_dim * h);
+		return q + h * (m->kv_lora + m->qk_rope) +
+		       z->heads * (m->kv_lora * (double)(m->qk_nope + m->v_dim) + m->v_dim * h);
 	}
 	return h * m->head_dim * (2.0 * m->heads + 2 * fmax(m->kv_heads, tp)) / tp;
 }
@@ -113,11 +125,21 @@ static double attention_params(const mf_model *m, const mf_serve_shape *z)
 void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, mf_serve_bytes *o)
 {
 	const mf_model *m = c->in.model;
-	double eb = mf_serve_expert_bytes(m), db = mf_serve_dense_bytes(m), h = m->hidden, pp = z->pp, up = m->gated ? 3 : 2;
+	double eb = mf_serve_expert_bytes(m), db = mf_serve_dense_bytes(m), h = m->hidden, pp = z->pp,
+	       up = m->gated ? 3 : 2;
+	double tokens = (double)c->in.workload->input_tokens + c->in.workload->output_tokens;
 	double vocab = ceil(m->vocab / 64.0) * 64, kv = c->in.workload->fp8_kv ? 1 : 2, full, card, one;
 	uint32_t shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
 
-	o->experts = m->moe_layers * (m->experts + p->redundant) / (double)z->ep * up * h * (m->moe_ffn / (double)z->mtp) * eb / pp;
+	o->experts = m->moe_layers * (m->experts + p->redundant) / (double)z->ep * up * h *
+	             (m->moe_ffn / (double)z->mtp) * eb / pp;
+	if (m->quant == MF_QUANT_FP8_BLOCK && m->quant_block_n && m->quant_block_k) {
+		double bn = m->quant_block_n, bk = m->quant_block_k, width = m->moe_ffn / (double)z->mtp;
+
+		/* One fp32 scale a block of every matrix. */
+		o->experts += m->moe_layers * (m->experts + p->redundant) / (double)z->ep * 4 *
+		              ((up - 1) * ceil(width / bn) * ceil(h / bk) + ceil(h / bn) * ceil(width / bk)) / pp;
+	}
 	o->shared = m->moe_layers * up * h * m->shared_ffn / shared_tp * db / pp;
 	o->attention = m->layers * attention_params(m, z) * db / pp;
 	o->dense = (m->layers - m->moe_layers) * up * h * m->ffn / z->n * (m->attention == MF_MLA ? eb : db) / pp;
@@ -133,7 +155,7 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 		double layer = z->kv_heads * (m->head_dim + m->v_dim) * kv;
 
 		o->kv_token = full * layer / pp;
-		o->kv_request = m->window_layers * layer * m->window / pp;
+		o->kv_request = m->window_layers * layer * fmin(m->window, tokens) / pp;
 	}
 	o->kv_token /= z->cp;
 	o->context = 0.6 * MF_GIB;
@@ -144,7 +166,8 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 		o->fraction = c->in.stack->mem_fraction;
 	} else {
 		o->fraction = (c->in.cluster->device_bytes - o->reserve) / c->in.cluster->device_bytes;
-		/* The heuristic's terms grow with dp and can eat the card; 512 MiB and the chunk's activations are needed. */
+		/* The heuristic's terms grow with dp and can eat the card; 512 MiB and the chunk's activations are
+		 * needed. */
 		if (o->fraction * card < o->weights + one)
 			o->fraction = fmin(0.95, (o->weights + 2 * one) / card);
 	}
@@ -167,9 +190,8 @@ double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p)
 static double kv_wanted(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b)
 {
 	const mf_workload *w = c->in.workload;
-	double requests = ceil((double)w->concurrency / ((p->replicas ? p->replicas : 1) * (double)z->dp));
 
-	return requests * (b->kv_token * ((double)w->input_tokens + w->output_tokens) + b->kv_request);
+	return rank_requests(c, p, z) * (b->kv_token * ((double)w->input_tokens + w->output_tokens) + b->kv_request);
 }
 
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex)
@@ -180,7 +202,8 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	mf_serve_bytes b;
 
 	out->worst_stage = 0;
-	out->budget_bytes = published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
+	out->budget_bytes =
+	        published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
 	out->fits = out->probe = 0;
 	out->total_bytes = NAN;
 	if (!mf_serve_shape_of(c, p, &z))
@@ -192,8 +215,10 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 		out->fits = out->total_bytes <= out->budget_bytes;
 		rest = 0;
 	} else {
-		one = b.kv_token * ((double)c->in.workload->input_tokens + c->in.workload->output_tokens) + b.kv_request;
-		/* At least one request at full length must find room; beyond that the pool limits the batch, not the plan. */
+		one = b.kv_token * ((double)c->in.workload->input_tokens + c->in.workload->output_tokens) +
+		      b.kv_request;
+		/* At least one request at full length must find room; beyond that the pool limits the batch, not the
+		 * plan. */
 		kv = fmax(one, fmin(kv, b.room));
 		rest = (1 - b.fraction) * (c->in.cluster->device_bytes - b.context) + b.context;
 		out->total_bytes = b.weights + kv + rest;
@@ -204,14 +229,20 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	}
 	if (!ex)
 		return;
-	mf_explain_line(ex, "weights.experts", b.experts, "(E+R)/ep x 3 h I/mtp x bytes, MoE layers of a stage");
+	mf_explain_line(ex, "weights.experts", b.experts,
+	        "(E+R)/ep x 3 h I/mtp x bytes and block scales, MoE layers of a stage");
 	mf_explain_line(ex, "weights.shared", b.shared, "shared experts; whole on a rank under an all-to-all backend");
-	mf_explain_line(ex, "weights.attention", b.attention, "projections / attention tp, replicated over attention DP");
+	mf_explain_line(
+	        ex, "weights.attention", b.attention, "projections / attention tp, replicated over attention DP");
 	mf_explain_line(ex, "weights.dense", b.dense, "dense feed-forward layers / tp");
 	mf_explain_line(ex, "weights.router", b.router, "E h, bf16, replicated");
 	mf_explain_line(ex, "weights.embedding", b.embedding, "embedding and head, vocabulary rounded to 64");
 	mf_explain_line(ex, "kv.cache", kv, "requests of a rank x tokens x KV bytes, at most the pool");
-	mf_explain_line(ex, "reserve", out->total_bytes - b.weights - kv, "1 - mem-fraction-static: activations, graphs, buffers; context");
+	if (!published) {
+		mf_explain_line(ex, "reserve", out->total_bytes - b.weights - kv - b.context,
+		        "(1 - mem-fraction-static) of the card: activations, CUDA graphs, communication buffers");
+		mf_explain_line(ex, "context", b.context, "CUDA context and driver");
+	}
 	ex->stage_bytes[0] = out->total_bytes;
 	ex->n_stages = 1;
 }

@@ -326,8 +326,11 @@ static mf_status write_json(const mf_argv *a, const mf_inputs *in, const mf_plan
 	return MF_OK;
 }
 
-/* `export NAME=value` lines, then the command, one flag a line. */
-static void write_body(const mf_argv *a, const char *prefix, mf_buf *out)
+/*
+ * `export NAME=value` lines, then the command, one flag a line. With `head` the rendezvous on this very machine becomes
+ * one on the job's first node, which only the running job can name.
+ */
+static void write_body(const mf_argv *a, const char *prefix, bool head, mf_buf *out)
 {
 	for (size_t i = 0; i < a->n_env; i++) {
 		const char *equals = strchr(a->env[i], '=');
@@ -341,7 +344,11 @@ static void write_body(const mf_argv *a, const char *prefix, mf_buf *out)
 	for (size_t i = 0; i < a->n; i++) {
 		if (i)
 			mf_buf_puts(out, strncmp(a->args[i], "--", 2) == 0 ? " \\\n  " : " ");
-		mf_buf_shell_quote(out, a->args[i]);
+		const char *colon = strchr(a->args[i], ':');
+		if (head && colon && i && strcmp(a->args[i - 1], "--rdzv-endpoint") == 0)
+			mf_buf_printf(out, "\"$head_node%s\"", colon);
+		else
+			mf_buf_shell_quote(out, a->args[i]);
 	}
 	mf_buf_putc(out, '\n');
 }
@@ -368,14 +375,19 @@ static mf_status write_sbatch(const mf_argv *a, const mf_inputs *in, mf_buf *out
 	if ((st = directive(out, "partition", site->partition, err)) < 0 ||
 		(st = directive(out, "account", site->account, err)) < 0)
 		return st;
-	mf_buf_puts(out, "set -eu\n\n");
+	/* Without -f a node list such as n[1-4] could match a file. */
+	mf_buf_puts(out, "set -euf\n\n");
+	bool head = in->cluster->nodes > 1 && (!site->master_addr[0] || strcmp(site->master_addr, "127.0.0.1") == 0 ||
+		strcmp(site->master_addr, "localhost") == 0);
+	if (head)
+		mf_buf_puts(out, "export head_node=\"$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\"\n");
 	mf_buf_puts(&prefix, "srun ");
 	if (site->container[0]) {
 		mf_buf_puts(&prefix, "--container-image=");
 		mf_buf_shell_quote(&prefix, site->container);
 		mf_buf_putc(&prefix, ' ');
 	}
-	write_body(a, mf_buf_text(&prefix), out);
+	write_body(a, mf_buf_text(&prefix), head, out);
 	mf_buf_dispose(&prefix);
 	return MF_OK;
 }
@@ -397,7 +409,7 @@ mf_status mf_command_write(const mf_argv *a, const mf_inputs *in, const mf_plan 
 		break;
 	case MF_CMD_SHELL:
 		mf_buf_puts(out, "#!/bin/sh\nset -eu\n\n");
-		write_body(a, "exec ", out);
+		write_body(a, "exec ", false, out);
 		break;
 	case MF_CMD_SBATCH:
 		st = write_sbatch(a, in, out, err);
@@ -451,7 +463,8 @@ static bool is_sglang(const char *const *argv, size_t n)
 /* Variables that our own commands set: they follow from the plan and say nothing new. */
 static bool known_environment(const char *text)
 {
-	static const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS=", "PYTORCH_CUDA_ALLOC_CONF=", "NCCL_GRAPH_REGISTER="};
+	static const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS=", "PYTORCH_CUDA_ALLOC_CONF=", "NCCL_GRAPH_REGISTER=",
+		"head_node="};
 
 	for (size_t i = 0; i < MF_COUNT(names); i++) {
 		if (strncmp(text, names[i], strlen(names[i])) == 0)

@@ -253,6 +253,7 @@ static bool guard_overlap(const struct mf_emitter *e, const mf_plan *p, const st
 	GUARD(f->shared_overlap, MF_R_MCORE_E10);
 	GUARD(f->mtp > 1, MF_R_MCORE_E11);
 	GUARD(f->mtp == 1 && f->minor < 18 && p->pp == 1, MF_R_MCORE_E24);
+	GUARD(f->minor < 18 && e->in.stack->graphs == MF_GRAPHS_FULL, MF_R_MCORE_E12);
 	return false;
 }
 
@@ -262,13 +263,15 @@ static bool guard_config(const struct mf_emitter *e, const mf_plan *p, const str
 
 	GUARD(f->heads % p->tp, MF_R_MCORE_H1, f->heads, p->tp);
 	GUARD(f->groups && f->groups % p->tp && p->tp % f->groups, MF_R_MCORE_H2, f->groups, p->tp);
-	GUARD(f->shared_overlap && f->shared_ffn && p->dispatcher != MF_DISP_ALLTOALL &&
-		(p->dispatcher == MF_DISP_ALLGATHER || f->minor < 18), MF_R_MCORE_M19);
+	if (f->shared_overlap && p->dispatcher != MF_DISP_ALLTOALL) {
+		GUARD(f->minor < 18, MF_R_MCORE_M19_OLD);
+		GUARD(f->minor >= 18 && p->dispatcher == MF_DISP_ALLGATHER, MF_R_MCORE_M19);
+	}
 	if (p->recompute == MF_RECOMPUTE_SELECTIVE) {
 		unsigned modules = p->recompute_modules;
 		GUARD((modules & MF_RC_MOE_ACT) && !f->grouped_gemm, MF_R_MCORE_R6);
 		GUARD((modules & MF_RC_MLA_UP_PROJ) && !f->mla, MF_R_MCORE_R7);
-		GUARD((modules & MF_RC_SHARED_EXPERTS) && f->shared_ffn && f->shared_overlap, MF_R_MCORE_R8);
+		GUARD((modules & MF_RC_SHARED_EXPERTS) && f->shared_overlap, MF_R_MCORE_R8);
 		GUARD((modules & (MF_RC_MOE_ACT | MF_RC_LAYERNORM)) && f->fp8_delayed, MF_R_MCORE_R9);
 	}
 	if (guard_stages(f, p, st, s))

@@ -349,7 +349,7 @@ static void write_recompute(const mf_plan *p, mf_sink *s)
 	}
 }
 
-static void write_stack(const struct mf_emitter *e, mf_sink *s)
+static void write_stack(const struct mf_emitter *e, const mf_plan *p, mf_sink *s)
 {
 	const mf_stack *stack = e->in.stack;
 	/* 0.18.0 renamed scopes to modules and made the whole iteration an implementation of its own. */
@@ -364,8 +364,12 @@ static void write_stack(const struct mf_emitter *e, mf_sink *s)
 		mf_arg2(s, old ? "--cuda-graph-scope" : "--cuda-graph-modules", "attn");
 	} else if (stack->graphs == MF_GRAPHS_FULL) {
 		mf_arg2(s, "--cuda-graph-impl", old ? "local" : "full_iteration");
-		if (old)
+		if (old) {
 			mf_arg2(s, "--cuda-graph-scope", "full_iteration");
+			/* 0.17.1 asks for it wherever graphs meet expert parallelism; training does not read it. */
+			if (p->ep > 1)
+				mf_arg(s, "--moe-pad-experts-for-cuda-graph-inference");
+		}
 		mf_arg(s, "--no-check-for-nan-in-loss-and-grad");
 	}
 }
@@ -421,7 +425,7 @@ void mf_megatron_write(const struct mf_emitter *e, const mf_plan *p, const struc
 	write_precision(e, s);
 	write_optimizer(e, p, st, s);
 	write_recompute(p, s);
-	write_stack(e, s);
+	write_stack(e, p, s);
 	write_run(e, s);
 	write_environment(e, p, st, s);
 }

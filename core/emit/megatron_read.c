@@ -89,6 +89,7 @@ static const struct flag flags[] = {
 	B("--recompute-activations", recompute_short), B("--cross-entropy-loss-fusion", loss_fusion),
 	T("--cross-entropy-fusion-impl", loss_impl), T("--cuda-graph-impl", graph_impl), {"--cuda-graph-modules", SKIP, 0},
 	{"--cuda-graph-scope", SKIP, 0}, {"--no-check-for-nan-in-loss-and-grad", SKIP_SWITCH, 0},
+	{"--moe-pad-experts-for-cuda-graph-inference", SKIP_SWITCH, 0},
 	{"--no-create-attention-mask-in-dataloader", SKIP_SWITCH, 0}, T("--data-path", data), {"--split", SKIP, 0},
 	{"--mock-data", SKIP_SWITCH, 0}, {"--tokenizer-type", SKIP, 0}, T("--tokenizer-model", tokenizer),
 	I("--train-iters", train_iters), {"--eval-iters", SKIP, 0}, {"--eval-interval", SKIP, 0},

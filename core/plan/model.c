@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_DIM (1u << 24)
@@ -21,6 +22,8 @@ typedef struct family {
 	const char *experts, *topk, *moe_ffn;  /* keys; NULL in a dense family */
 	const char *shared_count, *shared_ffn; /* shared experts by number, or by total width */
 	const char *dense_ffn;                 /* NULL: no layer is dense */
+	uint32_t head_dim, kv_heads;           /* where the class has a number of its own; 0: from the hidden size, as heads */
+	double rope_theta;                     /* 0: 10000 */
 	bool mla, qkv_bias, qk_norm, qk_norm_whole, sigmoid, expert_bias, shared_gate, norm_topk, gpt_oss;
 } family;
 
@@ -40,11 +43,11 @@ static const family families[] = {
 	{.model_type = "glm4_moe", .experts = "n_routed_experts", .topk = "num_experts_per_tok", .moe_ffn = "moe_intermediate_size",
 		.shared_count = "n_shared_experts", .dense_ffn = "intermediate_size", .sigmoid = true, .expert_bias = true,
 		.norm_topk = true},
-	{LOCAL_EXPERTS("mixtral"), .norm_topk = true},
-	{LOCAL_EXPERTS("phimoe"), .norm_topk = true},
-	{LOCAL_EXPERTS("minimax_m2"), .sigmoid = true, .norm_topk = true},
-	{LOCAL_EXPERTS("gpt_oss"), .qkv_bias = true, .norm_topk = true, .gpt_oss = true},
-	{LOCAL_EXPERTS("llama4_text"), .shared_ffn = "intermediate_size", .dense_ffn = "intermediate_size_mlp", .sigmoid = true},
+	{LOCAL_EXPERTS("mixtral"), .kv_heads = 8, .rope_theta = 1e6, .norm_topk = true},
+	{LOCAL_EXPERTS("phimoe"), .kv_heads = 8, .rope_theta = 1e6},
+	{LOCAL_EXPERTS("minimax_m2"), .kv_heads = 8, .head_dim = 128, .rope_theta = 5e6, .qk_norm_whole = true, .sigmoid = true, .norm_topk = true},
+	{LOCAL_EXPERTS("gpt_oss"), .kv_heads = 8, .head_dim = 64, .rope_theta = 150000, .qkv_bias = true, .norm_topk = true, .gpt_oss = true},
+	{LOCAL_EXPERTS("llama4_text"), .kv_heads = 8, .head_dim = 128, .rope_theta = 500000, .shared_ffn = "intermediate_size", .dense_ffn = "intermediate_size_mlp", .sigmoid = true},
 	{.model_type = "olmoe", .experts = "num_experts", .topk = "num_experts_per_tok", .moe_ffn = "intermediate_size",
 		.qk_norm = true, .qk_norm_whole = true},
 	{.model_type = "qwen2_moe", .experts = "num_experts", .topk = "num_experts_per_tok", .moe_ffn = "moe_intermediate_size",
@@ -52,7 +55,8 @@ static const family families[] = {
 		.shared_gate = true},
 	{QWEN3_MOE("qwen3_moe")},
 	{QWEN3_MOE("qwen3_vl_moe_text"), .norm_topk = true},
-	{DENSE("llama")}, {DENSE("mistral")}, {DENSE("qwen2"), .qkv_bias = true}, {DENSE("qwen3"), .qk_norm = true},
+	{DENSE("llama")}, {DENSE("mistral"), .kv_heads = 8}, {DENSE("qwen2"), .qkv_bias = true},
+	{DENSE("qwen3"), .head_dim = 128, .qk_norm = true},
 };
 
 static const family *find_family(const char *type)
@@ -95,6 +99,11 @@ static mf_status refuse_inexpressible(const struct reader *r)
 		{"mamba_d_state", "recurrent (Mamba) layers: not expressible as a plan"},
 		{"ssm_state_size", "recurrent (Mamba) layers: not expressible as a plan"},
 	};
+	static const struct { const char *key, *why; } flags[] = {
+		{"attn_output_gate", "gated attention output: not expressible as a plan"},
+		{"attention_k_eq_v", "keys shared with values: not expressible as a plan"},
+	};
+	const mf_node *act = mf_node_get(r->text, "hidden_act");
 	const mf_node *types = mf_node_get(r->text, "layer_types"), *t;
 
 	for (size_t i = 0; i < MF_COUNT(fields); i++) {
@@ -103,6 +112,15 @@ static mf_status refuse_inexpressible(const struct reader *r)
 		if (n)
 			return refuse(r, n, fields[i].key, fields[i].why);
 	}
+	for (size_t i = 0; i < MF_COUNT(flags); i++) {
+		const mf_node *n = mf_node_get(r->text, flags[i].key);
+
+		if (n && n->truth)
+			return refuse(r, n, flags[i].key, flags[i].why);
+	}
+	if (act && strcmp(act->text, "silu") != 0 && strcmp(act->text, "swiglu") != 0)
+		return mf_fail_at(r->err, MF_EINPUT, r->d->name, act->line, "hidden_act",
+			"\"%.40s\": only silu, gated, is expressible as a plan", act->text);
 	for (t = types && types->kind == MF_LIST ? types->first : NULL; t; t = t->next)
 		if (strcmp(t->text, "full_attention") != 0 && strcmp(t->text, "sliding_attention") != 0
 			&& strcmp(t->text, "chunked_attention") != 0)
@@ -116,7 +134,7 @@ static mf_status read_attention(struct reader *r)
 	mf_model *m = r->m;
 
 	NEED("num_attention_heads", 1, 4096, &m->heads);
-	m->kv_heads = m->heads;
+	m->kv_heads = r->f->kv_heads ? r->f->kv_heads : m->heads;
 	if (r->f->mla) {
 		m->attention = MF_MLA;
 		GET("q_lora_rank", 1, MAX_DIM, &m->q_lora);
@@ -133,6 +151,8 @@ static mf_status read_attention(struct reader *r)
 			"does not divide num_attention_heads");
 	if (mf_node_get(r->text, "head_dim"))
 		NEED("head_dim", 1, 4096, &m->head_dim);
+	else if (r->f->head_dim)
+		m->head_dim = r->f->head_dim;
 	else if (m->hidden % m->heads)
 		return refuse(r, NULL, "head_dim", "missing, and num_attention_heads does not divide hidden_size");
 	else
@@ -141,10 +161,9 @@ static mf_status read_attention(struct reader *r)
 	m->qk_norm = r->f->qk_norm;
 	FLAG("use_qk_norm", &m->qk_norm);
 	m->qk_norm_whole = m->qk_norm && r->f->qk_norm_whole;
-	if (m->qk_norm && strcmp(m->model_type, "minimax_m2") == 0)
-		m->qk_norm_whole = true;
 	m->qkv_bias = r->f->qkv_bias;
-	FLAG("attention_bias", &m->qkv_bias);
+	if (!r->f->qkv_bias || r->f->gpt_oss) /* Qwen2 has its bias whatever the file says */
+		FLAG("attention_bias", &m->qkv_bias);
 	FLAG("qkv_bias", &m->qkv_bias);
 	return MF_OK;
 }
@@ -153,18 +172,25 @@ static mf_status read_windows(struct reader *r)
 {
 	const mf_node *types = mf_node_get(r->text, "layer_types"), *t;
 	mf_model *m = r->m;
-	bool used = true;
+	uint32_t from = 0;
+	bool used = strncmp(m->model_type, "qwen", 4) != 0; /* Qwen files carry a window that is off unless asked for */
 
 	GET("sliding_window", 1, 1u << 30, &m->window);
 	FLAG("use_sliding_window", &used);
+	if (types && (types->kind != MF_LIST || types->n_children != m->layers))
+		return refuse(r, types, "layer_types", "should be a list as long as num_hidden_layers");
 	if (!m->window || !used || m->window >= m->max_positions) {
 		m->window = 0;
 		return MF_OK;
 	}
-	for (t = types && types->kind == MF_LIST ? types->first : NULL; t; t = t->next)
+	if (strncmp(m->model_type, "qwen", 4) == 0)
+		GET("max_window_layers", 0, 1u << 20, &from);
+	for (t = types ? types->first : NULL; t; t = t->next)
 		m->window_layers += strcmp(t->text, "sliding_attention") == 0;
-	if (!types)
-		m->window_layers = r->f->gpt_oss ? m->layers / 2 : m->layers;
+	if (!types && r->f->gpt_oss)
+		m->window_layers = (m->layers + 1) / 2; /* every other layer, the first one included */
+	else if (!types)
+		m->window_layers = m->layers - (from < m->layers ? from : m->layers);
 	if (!m->window_layers)
 		m->window = 0;
 	return MF_OK;
@@ -195,10 +221,21 @@ static mf_status read_moe_layers(struct reader *r)
 		for (n = freq->first; n; n = n->next)
 			m->moe_layer[i++] = n->number > 0;
 	}
-	for (n = list && list->kind == MF_LIST ? list->first : NULL; n; n = n->next) {
+	if (list && list->kind != MF_LIST)
+		return refuse(r, list, "mlp_only_layers", "should be a list of layer numbers");
+	for (n = list ? list->first : NULL; n; n = n->next) {
 		if (!(n->number >= 0 && n->number < m->layers))
 			return mf_fail_at(r->err, MF_EINPUT, r->d->name, n->line, "mlp_only_layers", "%.20s is no layer", n->text);
 		m->moe_layer[(uint32_t)n->number] = 0;
+	}
+	list = mf_node_get(r->text, "moe_layers"); /* Llama 4 may list its MoE layers instead of a step */
+	if (list && list->kind == MF_LIST) {
+		memset(m->moe_layer, 0, sizeof m->moe_layer);
+		for (n = list->first; n; n = n->next) {
+			if (!(n->number >= 0 && n->number < m->layers))
+				return mf_fail_at(r->err, MF_EINPUT, r->d->name, n->line, "moe_layers", "%.20s is no layer", n->text);
+			m->moe_layer[(uint32_t)n->number] = 1;
+		}
 	}
 	for (uint32_t i = 0; i < m->layers; i++)
 		m->moe_layers += m->moe_layer[i];
@@ -250,8 +287,10 @@ static mf_status read_experts(struct reader *r)
 			GET(f->shared_count, 0, 1024, &shared);
 		m->shared_ffn = shared * m->moe_ffn;
 		if (f->shared_ffn)
-			GET(f->shared_ffn, 0, MAX_DIM, &m->shared_ffn);
+			NEED(f->shared_ffn, 0, MAX_DIM, &m->shared_ffn);
 		TRY(read_moe_layers(r));
+		if (!m->moe_layers)
+			return refuse(r, mf_node_get(r->text, f->experts), f->experts, "experts are given, but no layer has them");
 		TRY(read_router(r));
 	} else if (f->experts) {
 		return refuse(r, NULL, f->experts, "missing");
@@ -270,7 +309,7 @@ static mf_status read_rope(struct reader *r)
 	char type[32] = "";
 	mf_model *m = r->m;
 
-	m->rope_theta = 10000;
+	m->rope_theta = r->f->rope_theta > 0 ? r->f->rope_theta : 10000;
 	m->rope_scaling_factor = 1;
 	if (!scaling)
 		scaling = mf_node_get(r->text, "rope_parameters");
@@ -295,44 +334,80 @@ static mf_status read_rope(struct reader *r)
 	return MF_OK;
 }
 
+/* Block sizes of fp8 scales: two whole numbers. */
+static mf_status read_block(struct reader *r, const mf_node *block)
+{
+	const mf_node *n = block->first, *k = n ? n->next : NULL;
+
+	if (block->kind != MF_LIST || block->n_children != 2 || !(n->number >= 1 && n->number <= 65536)
+		|| !(k->number >= 1 && k->number <= 65536))
+		return refuse(r, block, block->key, "should be two block sizes");
+	r->m->quant = MF_QUANT_FP8_BLOCK;
+	r->m->quant_block_n = (uint32_t)n->number;
+	r->m->quant_block_k = (uint32_t)k->number;
+	return MF_OK;
+}
+
+/* ModelOpt's name of a format; formats of mixed widths have no place in a plan. */
+static mf_status read_quant_algo(struct reader *r, const mf_node *algo)
+{
+	static const struct { const char *name; mf_quant quant; } known[] = {
+		{"NVFP4", MF_QUANT_NVFP4}, {"NVFP4_AWQ", MF_QUANT_NVFP4}, {"FP8", MF_QUANT_FP8}, {"FP8_PER_CHANNEL_PER_TOKEN", MF_QUANT_FP8},
+		{"MXFP4", MF_QUANT_MXFP4}, {"W4A16_AWQ", MF_QUANT_INT4}, {"INT4_AWQ", MF_QUANT_INT4}, {"INT8_SQ", MF_QUANT_INT8},
+		{"W8A8_SQ_PER_CHANNEL", MF_QUANT_INT8},
+	};
+
+	for (size_t i = 0; algo && i < MF_COUNT(known); i++) {
+		if (strcmp(known[i].name, algo->text) == 0) {
+			r->m->quant = known[i].quant;
+			return MF_OK;
+		}
+	}
+	return refuse(r, algo, "quant_algo", algo ? "unknown quantization format" : "missing");
+}
+
 static mf_status read_quant(struct reader *r)
 {
 	const mf_node *q = mf_node_get(r->root, "quantization_config"), *block, *n;
-	char method[48] = "", algo[32] = "";
+	char method[48] = "";
 	mf_model *m = r->m;
 
 	if (!q)
 		q = mf_node_get(r->text, "quantization_config");
 	if (!q)
 		return MF_OK;
+	if (q->kind != MF_MAP)
+		return refuse(r, q, "quantization_config", "should be a group of fields");
 	TRY(mf_get_string(r->d, q, "quant_method", method, sizeof method, r->err));
-	TRY(mf_get_string(r->d, q, "quant_algo", algo, sizeof algo, r->err));
 	block = mf_node_get(q, "weight_block_size");
 	if (strcmp(method, "fp8") == 0) {
-		m->quant = block ? MF_QUANT_FP8_BLOCK : MF_QUANT_FP8;
-		if (block && (block->kind != MF_LIST || block->n_children != 2 || !(block->first->number >= 1)
-				     || !(block->first->next->number >= 1) || block->first->number > 65536
-				     || block->first->next->number > 65536))
-			return refuse(r, block, "weight_block_size", "should be two block sizes");
-		if (block) {
-			m->quant_block_n = (uint32_t)block->first->number;
-			m->quant_block_k = (uint32_t)block->first->next->number;
-		}
+		m->quant = MF_QUANT_FP8;
+		if (block)
+			return read_block(r, block);
 	} else if (strncmp(method, "modelopt", 8) == 0) {
-		m->quant = strstr(algo, "FP4") ? MF_QUANT_NVFP4 : MF_QUANT_FP8;
+		return read_quant_algo(r, mf_node_get(q, "quant_algo"));
 	} else if (strcmp(method, "mxfp4") == 0) {
 		m->quant = MF_QUANT_MXFP4;
 	} else if (strcmp(method, "awq") == 0 || strncmp(method, "gptq", 4) == 0 || strcmp(method, "auto-round") == 0) {
-		m->quant = MF_QUANT_INT4;
-	} else if (strcmp(method, "compressed-tensors") == 0) {
-		const mf_node *group = mf_node_get(q, "config_groups"), *w = group ? group->first : NULL;
+		uint32_t bits = 4;
 
-		w = mf_node_get(w, "weights");
-		n = mf_node_get(w, "num_bits");
-		m->quant = n && n->number == 4 ? MF_QUANT_INT4 : MF_QUANT_FP8;
-		n = mf_node_get(w, "type");
-		if (n && strcmp(n->text, "int") == 0 && m->quant == MF_QUANT_FP8)
+		TRY(mf_get_u32(r->d, q, "bits", 4, 8, &bits, r->err));
+		m->quant = bits == 8 ? MF_QUANT_INT8 : MF_QUANT_INT4;
+	} else if (strcmp(method, "compressed-tensors") == 0) {
+		const mf_node *group = mf_node_get(q, "config_groups"), *w = group ? mf_node_get(group->first, "weights") : NULL, *kind;
+		uint32_t bits = 8;
+		bool whole;
+
+		TRY(mf_get_u32(r->d, w, "num_bits", 4, 8, &bits, r->err));
+		kind = mf_node_get(w, "type");
+		whole = kind && strcmp(kind->text, "int") == 0;
+		n = mf_node_get(w, "block_structure");
+		if (bits == 4)
+			m->quant = whole ? MF_QUANT_INT4 : MF_QUANT_NVFP4;
+		else if (whole)
 			m->quant = MF_QUANT_INT8;
+		else
+			return n ? read_block(r, n) : (m->quant = MF_QUANT_FP8, MF_OK);
 	} else {
 		return refuse(r, mf_node_get(q, "quant_method"), "quantization_config.quant_method", "unknown quantization method");
 	}
@@ -356,6 +431,7 @@ static mf_status read_shape(struct reader *r)
 	m->gated = true;
 	m->norm_eps = 1e-6;
 	TRY(mf_get_double(r->d, r->text, "rms_norm_eps", 0, 1, &m->norm_eps, r->err));
+	TRY(mf_get_bool(r->d, r->root, "tie_word_embeddings", &m->tied_embeddings, r->err));
 	FLAG("tie_word_embeddings", &m->tied_embeddings);
 	GET("num_nextn_predict_layers", 0, 16, &m->mtp_layers);
 	if (strcmp(m->model_type, "minimax_m2") == 0)
@@ -433,6 +509,7 @@ static bool hub_path(char *out, size_t size, const char *name)
 	char folder[1024];
 	struct dirent *e;
 	bool found = false;
+	time_t newest = 0;
 	DIR *dir;
 	int n;
 
@@ -445,14 +522,45 @@ static bool hub_path(char *out, size_t size, const char *name)
 			(int)(slash - name), name, slash + 1);
 	if (n < 0 || (size_t)n >= sizeof folder || !(dir = opendir(folder)))
 		return false;
-	while (!found && (e = readdir(dir))) {
+	/* Of several snapshots the newest config.json: the one the last download left behind. */
+	while ((e = readdir(dir))) {
+		char path[1200];
+		struct stat sb;
+
 		if (e->d_name[0] == '.')
 			continue;
-		n = snprintf(out, size, "%s/%s/config.json", folder, e->d_name);
-		found = n > 0 && (size_t)n < size && access(out, R_OK) == 0;
+		n = snprintf(path, sizeof path, "%s/%s/config.json", folder, e->d_name);
+		if (n < 0 || (size_t)n >= sizeof path || (size_t)n >= size || stat(path, &sb) != 0)
+			continue;
+		if (!found || sb.st_mtime > newest || (sb.st_mtime == newest && strcmp(path, out) > 0)) {
+			newest = sb.st_mtime;
+			memcpy(out, path, (size_t)n + 1);
+			found = true;
+		}
 	}
 	closedir(dir);
 	return found;
+}
+
+/* ModelOpt checkpoints may keep their format in hf_quant_config.json beside config.json. */
+static mf_status load_quant_beside(mf_model *m, mf_err *err)
+{
+	struct reader r = {m, NULL, NULL, NULL, NULL, err};
+	const mf_node *algo;
+	char path[300];
+	mf_doc d;
+	mf_status st;
+
+	snprintf(path, sizeof path, "%s/hf_quant_config.json", m->path);
+	if (access(path, R_OK) != 0)
+		return MF_OK;
+	TRY(mf_doc_read_file(&d, path, err));
+	r.d = &d;
+	r.root = r.text = d.root;
+	algo = mf_node_get(mf_node_get(d.root, "quantization"), "quant_algo");
+	st = algo ? read_quant_algo(&r, algo) : MF_OK; /* null: only the cache is quantized */
+	mf_doc_dispose(&d);
+	return st;
 }
 
 static mf_status load_path(mf_model *out, const char *path, mf_err *err)
@@ -465,9 +573,10 @@ static mf_status load_path(mf_model *out, const char *path, mf_err *err)
 		return st;
 	st = mf_model_from_doc(out, &d, err);
 	mf_doc_dispose(&d);
-	if (st == MF_OK)
-		snprintf(out->path, sizeof out->path, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-	return st;
+	if (st < 0)
+		return st;
+	snprintf(out->path, sizeof out->path, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+	return out->quant == MF_QUANT_NONE ? load_quant_beside(out, err) : MF_OK;
 }
 
 mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)

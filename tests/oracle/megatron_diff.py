@@ -53,12 +53,13 @@ def disagreement(plan, answer):
     """What is wrong between our line and the witness's, or None."""
     stage = WITNESS_STAGES.get(answer["stage"], answer["stage"])
     refused = stage != "ok"
-    # Older lines carry no stage beside an accepted plan.
-    expected = plan["verdict"] != "buildable" and (plan.get("stage") in REACHED or plan.get("rule") in REACHED_RULES)
-    if plan.get("stage") in ("emit", "memory") or plan.get("rule") in PACKAGES or (plan.get("rule") or "").startswith("plan."):
+    # A plan that only memory rejects was accepted by the emitter.
+    accepted = plan["verdict"] == "buildable" or plan.get("rule") == "memory"
+    expected = not accepted and (plan.get("stage") in REACHED or plan.get("rule") in REACHED_RULES)
+    if plan.get("stage") == "emit" or plan.get("rule") in PACKAGES or (plan.get("rule") or "").startswith("plan."):
         return None  # ours alone: the toolchain would run something else, or was never asked
     if refused and not expected:
-        return "false accept" if plan["verdict"] == "buildable" else "later reason"
+        return "false accept" if accepted else "later reason"
     if expected and not refused:
         return "false reject"
     if expected:

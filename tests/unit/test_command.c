@@ -74,6 +74,31 @@ Test(command, every_format_reads_back_as_the_plan)
 	}
 }
 
+Test(command, a_batch_script_of_several_nodes_meets_on_the_first)
+{
+	mf_buf out = MF_BUF_INIT;
+	mf_err err = {0};
+	mf_emitter *e;
+	mf_command c;
+	mf_argv a;
+
+	cr_assert_eq(mf_cluster_load(&cluster, "4x8xh800", &err), MF_OK, "%s", err.msg);
+	cr_assert_eq(mf_emitter_new(&e, &in, &err), MF_OK);
+	cr_assert_eq(mf_argv_init(&a, false, &err), MF_OK);
+	mf_emit(e, &plan, NAN, &a.sink);
+	cr_assert_eq(mf_command_write(&a, &in, &plan, MF_CMD_SBATCH, &out, &err), MF_OK, "%s", err.msg);
+	cr_expect_not_null(strstr(mf_buf_text(&out), "#SBATCH --nodes=4\n"));
+	cr_expect_not_null(strstr(mf_buf_text(&out), "--rdzv-endpoint \"$head_node:29500\""), "%s", mf_buf_text(&out));
+	read_back(out.data, out.len, "sbatch", &c);
+	cr_expect(memcmp(&c.plan, &plan, sizeof(plan)) == 0);
+	cr_expect_eq(c.world, 32);
+	cr_expect_eq(c.n_unread, 0, "%s", c.n_unread ? c.unread[0] : "");
+	mf_command_dispose(&c);
+	mf_buf_dispose(&out);
+	mf_argv_dispose(&a);
+	mf_emitter_free(e);
+}
+
 Test(command, json_carries_the_hash_and_parses)
 {
 	mf_buf out = MF_BUF_INIT;

@@ -261,7 +261,7 @@ Test(search, pareto_front_is_what_nothing_beats)
 		}
 		for (size_t i = 0; i < s->n_rows; i++) {
 			bool covered = s->rows[i].rule != MF_RULE_NONE || isnan(s->rows[i].throughput) ||
-				(phase == MF_SERVE && (isnan(s->rows[i].ttft_ms) || isnan(s->rows[i].tpot_ms)));
+			               (phase == MF_SERVE && (isnan(s->rows[i].ttft_ms) || isnan(s->rows[i].tpot_ms)));
 			for (size_t k = 0; k < n && !covered; k++)
 				covered = as_good(&s->rows[front[k]], &s->rows[i], (mf_phase)phase);
 			cr_assert(covered, "%s is beaten by nothing on the front", text(&s->rows[i]));
@@ -366,4 +366,53 @@ Test(search, wide_space_of_a_large_cluster_holds_a_million_plans)
 	cr_assert_eq(mf_search_sample(&s, &f.in, &f.consts, &f.opts, 100, 1, &err), MF_OK);
 	cr_assert_geq(s->counts.enumerated - s->counts.structural, 1000000);
 	mf_search_free(s);
+}
+
+/* The fast ledger passes over stages that cannot be the worst; the explanation computes every one. */
+static void check_ledger_shortcut(const char *model, mf_space space)
+{
+	mf_explain *ex = malloc(sizeof(*ex));
+	mf_search *s;
+	mf_cost *cost;
+	mf_err err = {0};
+
+	open_inputs(model, "256x8xh800", MF_TRAIN);
+	f.opts.space = space;
+	cr_assert_eq(mf_cost_new(&cost, &f.in, &f.consts, &f.opts.cost, &err), MF_OK);
+	cr_assert_eq(mf_search_sample(&s, &f.in, &f.consts, &f.opts, 2000, 7, &err), MF_OK);
+	for (size_t i = 0; i < s->n_rows; i++) {
+		mf_memory m;
+		mf_cost_memory(cost, &s->rows[i].plan, &m);
+		cr_assert_eq(mf_cost_explain(cost, &s->rows[i].plan, ex, &err), MF_OK, "%s", err.msg);
+		cr_assert_eq(m.total_bytes, ex->memory.total_bytes, "%s", text(&s->rows[i]));
+		cr_assert_eq(m.worst_stage, ex->memory.worst_stage, "%s", text(&s->rows[i]));
+	}
+	mf_search_free(s);
+	mf_cost_free(cost);
+	free(ex);
+	close_inputs();
+}
+
+Test(search, skipped_stages_were_never_the_worst)
+{
+	check_ledger_shortcut("deepseek-v3", MF_SPACE_DEFAULT);
+	check_ledger_shortcut("qwen3-235b-a22b", MF_SPACE_WIDE);
+}
+
+Test(search, tax_off_ranks_by_the_untaxed_figure)
+{
+	mf_err err = {0};
+
+	open_inputs("deepseek-v2-lite", "8xh800", MF_TRAIN);
+	cr_assert_eq(mf_consts_overlay(&f.consts, "h800", &err), MF_OK, "%s", err.msg);
+	mf_search *taxed = search();
+	f.opts.cost.tax = false;
+	mf_search *plain = search();
+	cr_assert_eq(taxed->n_rows, plain->n_rows);
+	for (size_t i = 0; i < plain->n_rows; i++)
+		cr_assert_eq(taxed->rows[i].untaxed, plain->rows[i].throughput, "%s", text(&plain->rows[i]));
+	cr_assert_eq(mf_search_rank(taxed, MF_SORT_THROUGHPUT, true, false, 1), MF_OK);
+	cr_assert_arr_eq(taxed->order, plain->order, plain->n_rows * sizeof(*plain->order));
+	mf_search_free(taxed);
+	mf_search_free(plain);
 }

@@ -1,0 +1,272 @@
+/* Models: published parameter counts, what each family implies, and what is refused. */
+#include "plan.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static mf_model built_in(const char *name)
+{
+	mf_model m;
+	mf_err err = {0};
+
+	cr_assert_eq(mf_model_load(&m, name, &err), MF_OK, "%s: %s", name, err.msg);
+	return m;
+}
+
+static mf_status from_json(mf_model *m, const char *json, mf_err *err)
+{
+	mf_doc doc;
+	mf_status st = mf_doc_parse_json(&doc, "config.json", json, strlen(json), err);
+
+	if (st < 0)
+		return st;
+	st = mf_model_from_doc(m, &doc, err);
+	mf_doc_dispose(&doc);
+	return st;
+}
+
+static mf_model model_of(const char *json)
+{
+	mf_model m;
+	mf_err err = {0};
+
+	cr_assert_eq(from_json(&m, json, &err), MF_OK, "%s: %s in %s", err.field, err.msg, json);
+	return m;
+}
+
+static void refused(const char *json, const char *field)
+{
+	mf_model m;
+	mf_err err = {0};
+
+	cr_expect_eq(from_json(&m, json, &err), MF_EINPUT, "accepted: %s", json);
+	cr_expect_str_eq(err.field, field, "%s: %s", json, err.msg);
+	cr_expect_str_eq(err.file, "config.json");
+	cr_expect_gt(err.line, 0);
+}
+
+Test(model, totals_are_as_published)
+{
+	static const struct { const char *name; double total, active; } published[] = {
+		{"deepseek-v2-lite", 15706484224, 0}, {"deepseek-v3", 671.03e9, 37.55e9}, {"kimi-k2", 1026.4e9, 0},
+		{"mixtral-8x7b", 46702792704, 12.88e9}, {"mixtral-8x22b", 140.63e9, 39.15e9}, {"qwen3-30b-a3b", 30.532e9, 3.35e9},
+		{"qwen3-235b-a22b", 235.09e9, 22.19e9}, {"gpt-oss-120b", 116.83e9, 0}, {"glm-4.5-air", 106.85e9, 0},
+		{"olmoe", 6.919e9, 0}, {"llama-3.1-8b", 8030261248, 8030261248},
+	};
+
+	for (size_t i = 0; i < MF_COUNT(published); i++) {
+		mf_model m = built_in(published[i].name);
+		mf_param_count c;
+
+		mf_model_count(&m, &c);
+		cr_expect_float_eq((double)c.total / published[i].total, 1, 1e-3, "%s: %llu", m.name, (unsigned long long)c.total);
+		if (published[i].active > 0)
+			cr_expect_float_eq((double)c.active / published[i].active, 1, 5e-3, "%s active: %llu", m.name,
+				(unsigned long long)c.active);
+	}
+}
+
+Test(model, groups_add_up_to_the_total)
+{
+	for (const char *const *name = mf_builtin_names("models"); *name; name++) {
+		mf_model m = built_in(*name);
+		mf_param_count c;
+
+		mf_model_count(&m, &c);
+		cr_expect_eq(c.total, c.embedding + c.head + c.attention + c.dense_ffn + c.router + c.shared_experts + c.routed_experts +
+			c.norms + c.biases, "%s", *name);
+		cr_expect_leq(c.active, c.total);
+		cr_expect_str_eq(m.name, *name);
+	}
+}
+
+Test(model, deepseek_v2_lite_by_group)
+{
+	mf_model m = built_in("deepseek-v2-lite");
+	mf_param_count c;
+
+	mf_model_count(&m, &c);
+	cr_expect_eq(c.total, 15706484224);
+	cr_expect_eq(c.routed_experts, 26ull * 64 * 3 * 2048 * 1408);
+	cr_expect_eq(c.shared_experts, 26ull * 3 * 2048 * 2816);
+	cr_expect_eq(c.dense_ffn, 3ull * 2048 * 10944);
+	cr_expect_eq(c.router, 26ull * 64 * 2048);
+	cr_expect_eq(c.embedding, 102400ull * 2048);
+	cr_expect_eq(c.head, c.embedding);
+	cr_expect_eq(c.norms, 27ull * (2 * 2048 + 512) + 2048);
+	/* what the paper's ledger calls dense: everything but the routed experts, the embedding and the head */
+	cr_expect_float_eq((double)(c.total - c.routed_experts - c.embedding - c.head), 0.892e9, 1e6);
+	cr_expect_eq(mf_model_expert_params(&m), 3ull * 2048 * 1408);
+}
+
+Test(model, shapes_of_built_in_models)
+{
+	mf_model v3 = built_in("deepseek-v3"), oss = built_in("gpt-oss-120b"), air = built_in("glm-4.5-air"), olmoe = built_in("olmoe"),
+		llama = built_in("llama-3.1-8b"), mixtral = built_in("mixtral-8x7b");
+	mf_param_count c;
+
+	cr_expect(v3.attention == MF_MLA && v3.sigmoid_router && v3.expert_bias && v3.expert_groups == 8 && v3.expert_group_topk == 4);
+	cr_expect(v3.moe_layers == 58 && !v3.moe_layer[2] && v3.moe_layer[3] && v3.mtp_layers == 1 && v3.yarn);
+	cr_expect(v3.quant == MF_QUANT_FP8_BLOCK && v3.quant_block_n == 128);
+	mf_model_count(&v3, &c);
+	cr_expect_float_eq((double)c.mtp / 11.61e9, 1, 1e-3); /* what the MTP layer adds beside shared embedding and head */
+	cr_expect(oss.window == 128 && oss.window_layers == 18 && oss.attention_sinks && oss.clamped_glu && oss.quant == MF_QUANT_MXFP4);
+	cr_expect(air.qkv_bias && !air.qk_norm && air.moe_layers == 45);
+	cr_expect(olmoe.qk_norm_whole && !olmoe.norm_topk && olmoe.ffn == 0);
+	cr_expect(llama.experts == 0 && llama.moe_layers == 0 && llama.ffn == 14336 && llama.kv_heads == 8);
+	cr_expect(mixtral.head_dim == 128 && mixtral.norm_topk && !mixtral.sigmoid_router && mixtral.window == 0);
+}
+
+#define QWEN3(more) "{\"model_type\":\"qwen3_moe\",\"num_hidden_layers\":8,\"hidden_size\":1024,\"intermediate_size\":4096," \
+	"\"moe_intermediate_size\":512,\"num_experts\":16,\"num_experts_per_tok\":2,\"num_attention_heads\":16," \
+	"\"num_key_value_heads\":4,\"vocab_size\":32000,\"max_position_embeddings\":8192" more "}"
+
+Test(model, layers_follow_step_and_lists)
+{
+	mf_model m = model_of(QWEN3(",\"decoder_sparse_step\":2,\"mlp_only_layers\":[1]"));
+
+	cr_expect(m.moe_layers == 3 && !m.moe_layer[0] && !m.moe_layer[1] && m.moe_layer[3] && m.ffn == 4096);
+	cr_expect(m.head_dim == 64 && m.qk_norm && !m.norm_topk);
+	m = model_of(QWEN3(",\"sliding_window\":1024,\"max_window_layers\":6"));
+	cr_expect_eq(m.window, 0, "a window that is not asked for");
+	m = model_of(QWEN3(",\"sliding_window\":1024,\"max_window_layers\":6,\"use_sliding_window\":true"));
+	cr_expect(m.window == 1024 && m.window_layers == 2);
+}
+
+Test(model, wrappers_are_read_by_their_text_part)
+{
+	mf_model m = model_of("{\"architectures\":[\"X\"],\"model_type\":\"qwen3_vl_moe\",\"tie_word_embeddings\":true,\"text_config\":{"
+		"\"model_type\":\"qwen3_vl_moe_text\",\"num_hidden_layers\":2,\"hidden_size\":64,\"intermediate_size\":64,"
+		"\"moe_intermediate_size\":32,\"num_experts\":4,\"num_experts_per_tok\":2,\"num_attention_heads\":2,"
+		"\"num_key_value_heads\":1,\"vocab_size\":100,\"max_position_embeddings\":128,"
+		"\"rope_parameters\":{\"rope_theta\":5000000,\"rope_type\":\"default\"}}}");
+
+	cr_expect(m.experts == 4 && m.tied_embeddings && m.rope_theta == 5e6 && !m.yarn);
+	cr_expect_str_eq(m.architecture, "X");
+	m = model_of("{\"model_type\":\"llama4\",\"text_config\":{\"model_type\":\"llama4_text\",\"num_hidden_layers\":4,\"hidden_size\":64,"
+		"\"intermediate_size\":32,\"intermediate_size_mlp\":96,\"num_local_experts\":4,\"num_experts_per_tok\":1,"
+		"\"interleave_moe_layer_step\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":32,\"vocab_size\":100,"
+		"\"max_position_embeddings\":128}}");
+	cr_expect(m.moe_layers == 2 && !m.moe_layer[0] && m.moe_layer[1] && m.shared_ffn == 32 && m.ffn == 96 && m.sigmoid_router);
+}
+
+Test(model, quantization_is_recognized)
+{
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\"}")).quant, MF_QUANT_FP8);
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,64]}")).quant_block_k, 64);
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}")).quant, MF_QUANT_NVFP4);
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":8}")).quant, MF_QUANT_INT8);
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"awq\"}")).quant, MF_QUANT_INT4);
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"group_0\":"
+		"{\"weights\":{\"num_bits\":4,\"type\":\"int\"}}}}")).quant, MF_QUANT_INT4);
+	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"magic\"}"), "quantization_config.quant_method");
+	refused(QWEN3(",\"quantization_config\":\"fp8\""), "quantization_config");
+	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}"), "weight_block_size");
+	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,128]}"), "weight_block_size");
+}
+
+Test(model, what_cannot_be_expressed_is_refused_by_field)
+{
+	refused("{\"model_type\":\"mystery\"}", "model_type");
+	refused("{\"hidden_size\":1}", "model_type");
+	refused("{\"model_type\":7}", "model_type");
+	refused("{\"model_type\":\"deepseek_v32\",\"index_topk\":2048}", "index_topk");
+	refused("{\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M*\"}", "hybrid_override_pattern");
+	refused("{\"text_config\":{\"model_type\":\"gemma4_text\",\"attention_k_eq_v\":true}}", "attention_k_eq_v");
+	refused(QWEN3(",\"layer_types\":[\"linear_attention\"]"), "layer_types");
+	refused(QWEN3(",\"layer_types\":[\"full_attention\"]"), "layer_types");
+	refused(QWEN3(",\"layer_types\":3"), "layer_types");
+	refused(QWEN3(",\"hidden_act\":\"relu2\""), "hidden_act");
+	refused(QWEN3(",\"attn_output_gate\":true"), "attn_output_gate");
+}
+
+Test(model, broken_values_name_their_field)
+{
+	static const char *const keys[] = {"num_hidden_layers", "hidden_size", "num_experts", "num_attention_heads", "vocab_size",
+		"moe_intermediate_size", "num_experts_per_tok", "max_position_embeddings"};
+	static const char *const values[] = {"-1", "0", "1e30", "\"many\"", "[]", "1.5", "{}", "true", "null"};
+	const char *good = QWEN3("");
+
+	for (size_t k = 0; k < MF_COUNT(keys); k++) {
+		for (size_t v = 0; v < MF_COUNT(values); v++) {
+			char json[1024], quoted[64];
+			const char *at, *end;
+
+			snprintf(quoted, sizeof(quoted), "\"%s\":", keys[k]);
+			at = strstr(good, quoted) + strlen(quoted);
+			end = at + strcspn(at, ",}");
+			snprintf(json, sizeof(json), "%.*s%s%s", (int)(at - good), good, values[v], end);
+			refused(json, keys[k]);
+		}
+	}
+	refused(QWEN3(",\"head_dim\":0"), "head_dim");
+	refused(QWEN3(",\"mlp_only_layers\":[8]"), "mlp_only_layers");
+	refused(QWEN3(",\"mlp_only_layers\":4"), "mlp_only_layers");
+	refused(QWEN3(",\"mlp_only_layers\":[0,1,2,3,4,5,6,7]"), "num_experts");
+	refused(QWEN3(",\"rope_scaling\":4"), "rope_scaling");
+}
+
+Test(model, files_that_are_no_model_give_one_error)
+{
+	mf_model m;
+	mf_err err;
+
+	cr_expect_eq(from_json(&m, "", &err), MF_EINPUT);
+	cr_expect_eq(from_json(&m, "[1]", &err), MF_EINPUT);
+	cr_expect_eq(from_json(&m, "{\"model_type\":\"llama\"", &err), MF_EINPUT);
+	cr_expect_eq(from_json(&m, "\x7f\x45LF", &err), MF_EINPUT);
+	cr_expect_lt(mf_model_load(&m, "no-such-model", &err), 0);
+	cr_expect(strstr(err.msg, "deepseek-v3"), "%s", err.msg);
+	cr_expect_lt(mf_model_load(&m, "no/such/config.json", &err), 0);
+	cr_expect_lt(mf_model_load(&m, "", &err), 0);
+}
+
+static void write_text(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	cr_assert_not_null(f, "%s", path);
+	fputs(text, f);
+	fclose(f);
+}
+
+Test(model, folders_and_the_hub_cache_are_looked_into)
+{
+	char root[] = P_tmpdir "/moefs-model-XXXXXX", path[512];
+	static const char *const folders[] = {"hub", "hub/models--own--tiny", "hub/models--own--tiny/snapshots",
+		"hub/models--own--tiny/snapshots/abc"};
+	mf_model m;
+	mf_err err = {0};
+
+	cr_assert_not_null(mkdtemp(root));
+	for (size_t i = 0; i < MF_COUNT(folders); i++) {
+		snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
+		cr_assert_eq(mkdir(path, 0755), 0);
+	}
+	snprintf(path, sizeof(path), "%s/%s/config.json", root, folders[3]);
+	write_text(path, QWEN3(""));
+	setenv("HF_HOME", root, 1);
+	cr_expect_eq(mf_model_load(&m, "own/tiny", &err), MF_OK, "%s", err.msg);
+	cr_expect_str_eq(m.name, "own/tiny");
+	cr_expect(strstr(m.path, "snapshots/abc"));
+	cr_expect_lt(mf_model_load(&m, "own/other", &err), 0);
+	snprintf(path, sizeof(path), "%s/%s", root, folders[3]);
+	cr_expect_eq(mf_model_load(&m, path, &err), MF_OK, "%s", err.msg);
+	cr_expect_eq(m.quant, MF_QUANT_NONE);
+	snprintf(path, sizeof(path), "%s/%s/hf_quant_config.json", root, folders[3]);
+	write_text(path, "{\"quantization\":{\"quant_algo\":\"NVFP4\"}}");
+	cr_expect_eq(mf_model_load(&m, "own/tiny", &err), MF_OK, "%s", err.msg);
+	cr_expect_eq(m.quant, MF_QUANT_NVFP4);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/%s/config.json", root, folders[3]);
+	unlink(path);
+	for (size_t i = MF_COUNT(folders); i-- > 0;) {
+		snprintf(path, sizeof(path), "%s/%s", root, folders[i]);
+		rmdir(path);
+	}
+	rmdir(root);
+}
