@@ -470,9 +470,8 @@ void mf_sglang_emit(const struct mf_emitter *e, const mf_plan *p, double memory_
 	st.dense_tp = p->cp > 1 && e->in.model->attention == MF_MLA ? 1 : st.n;
 	if (guard_post_init(e, p, &st, s))
 		return;
-	if (!st.mtp)
-		return;
-	if (guard_build(e, p, &st, s))
+	/* Degrees that do not divide were refused; a forced walk has no build to judge then, but a command to show. */
+	if (st.mtp && guard_build(e, p, &st, s))
 		return;
 	if (s->collect && (s->rule == MF_RULE_NONE || !mf_rule_unspeakable(s->rule)))
 		write_command(e, p, &st, memory_fraction, s);
