@@ -42,6 +42,7 @@ struct mf_sglang_facts {
 	const struct family *family;
 	uint32_t vocab64, shared, ffn, bn, bk;
 	bool bf16, block, fp8, gpt_oss, fp8_filled, first_version, later_version;
+	bool auto_trtllm; /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
 	uint32_t page; /* of the attention backend SGLang chooses on this GPU */
 	uint32_t chunk_default, max_graph;
 	char served[256];
@@ -72,6 +73,8 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 	f->fp8_filled = e->in.cluster->sm >= 100 && (m->quant == MF_QUANT_FP8 || f->block) && f->family->locations && !f->gpt_oss;
 	f->first_version = e->in.stack->toolchain == MF_SGLANG_0514;
 	f->later_version = e->in.stack->toolchain == MF_SGLANG_0516;
+	f->auto_trtllm = e->in.cluster->sm / 10 == 10 && f->family->locations && !f->gpt_oss && f->family->expert_width
+		&& strcmp(m->model_type, "qwen2_moe") != 0;
 	f->page = e->in.cluster->sm / 10 == 10 ? 64 : 1;
 	f->chunk_default = card < 35 ? 2048 : card < 60 ? 4096 : card < 160 ? 8192 : 16384;
 	f->max_graph = card < 20 ? 8 : card < 35 ? 80 : card < 60 ? 160 : 512;
@@ -138,10 +141,10 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 		GUARD(!fixed_ep, MF_R_SGL_X05);
 	}
 	/* pre-launch */
-	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version), MF_R_SGL_B01);
 	GUARD(st->n * p->pp % st->nodes, MF_R_SGL_A03);
 	GUARD(st->replicas > 1 && st->nodes > 1, MF_R_SGL_A07);
 	GUARD(st->chunk / st->dp % f->page, MF_R_SGL_A12);
+	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version), MF_R_SGL_B01);
 	/* launcher, dist-init */
 	GUARD(p->ep > st->n, MF_R_SGL_X10);
 	GUARD(p->pp % st->nodes && st->nodes % p->pp, MF_R_SGL_L01, p->pp, st->nodes);
@@ -178,7 +181,7 @@ static bool guard_blocks(const struct mf_emitter *e, const mf_plan *p, const str
 		uint32_t expert = m->moe_ffn / st->mtp;
 
 		/* FlashInfer's TensorRT-LLM runner pads the experts to 128 (W03). */
-		if (p->runner == MF_RUN_FLASHINFER_TRTLLM)
+		if (p->runner == MF_RUN_FLASHINFER_TRTLLM || (f->auto_trtllm && !st->a2a && p->runner == MF_RUN_AUTO))
 			expert = (expert + 127) / 128 * 128;
 		GUARD(expert % f->bn, MF_R_SGL_W04, expert, f->bn);
 		GUARD(st->n > 1 && expert % f->bk, MF_R_SGL_W05, expert, f->bk);
@@ -467,9 +470,8 @@ void mf_sglang_emit(const struct mf_emitter *e, const mf_plan *p, double memory_
 	st.dense_tp = p->cp > 1 && e->in.model->attention == MF_MLA ? 1 : st.n;
 	if (guard_post_init(e, p, &st, s))
 		return;
-	if (!st.mtp)
-		return;
-	if (guard_build(e, p, &st, s))
+	/* Degrees that do not divide were refused; a forced walk has no build to judge then, but a command to show. */
+	if (st.mtp && guard_build(e, p, &st, s))
 		return;
 	if (s->collect && (s->rule == MF_RULE_NONE || !mf_rule_unspeakable(s->rule)))
 		write_command(e, p, &st, memory_fraction, s);

@@ -48,7 +48,7 @@ def witnessed(options, folder, plans):
     # Plenty of free memory: the memory gate is not what is compared here.
     gpu = {"sm": sm, "mem_gb": memory, "free_gb": 1e6}
     asked = "".join(json.dumps({"id": i, "argv": p["argv"], "env": p["env"], "model_dir": folder, "gpu": gpu}) + "\n"
-                    for i, p in enumerate(plans) if p["argv"] is not None)
+                    for i, p in enumerate(plans) if p["argv"])
     done = subprocess.run([options.python, os.path.join(options.witness, "witness_sglang.py")], input=asked,
                           capture_output=True, text=True, env={**os.environ, "SGL": options.package})
     answers = {}
@@ -163,8 +163,8 @@ def main():
         asked += len(answers)
         for i, plan in enumerate(plans):
             if i not in answers:
-                counts["without words" if plan["argv"] is None else "no answer"] += 1
-                bad += plan["argv"] is not None
+                counts["no answer" if plan["argv"] else "without words"] += 1
+                bad += bool(plan["argv"])
                 continue
             wrong = disagreement(plan, answers[i])
             if wrong is None:
