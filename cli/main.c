@@ -101,12 +101,9 @@ int main(int argc, char **argv)
 	if (st < 0)
 		return mf_report(&err);
 	if (args.value[OPT_HELP]) {
-		const char *word = cmd->name;
-
-		args.words = &word;
+		args.words[0] = cmd->name;
 		args.n_words = 1;
 		code = mf_cmd_help(&args);
-		args.words = NULL;
 	} else {
 		code = cmd->run(&args);
 	}

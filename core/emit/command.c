@@ -345,7 +345,8 @@ static void write_body(const mf_argv *a, const char *prefix, bool head, mf_buf *
 		if (i)
 			mf_buf_puts(out, strncmp(a->args[i], "--", 2) == 0 ? " \\\n  " : " ");
 		const char *colon = strchr(a->args[i], ':');
-		if (head && colon && i && strcmp(a->args[i - 1], "--rdzv-endpoint") == 0)
+		if (head && colon && i && (strcmp(a->args[i - 1], "--rdzv-endpoint") == 0
+			|| strcmp(a->args[i - 1], "--dist-init-addr") == 0))
 			mf_buf_printf(out, "\"$head_node%s\"", colon);
 		else
 			mf_buf_shell_quote(out, a->args[i]);
@@ -387,6 +388,9 @@ static mf_status write_sbatch(const mf_argv *a, const mf_inputs *in, mf_buf *out
 		mf_buf_shell_quote(&prefix, site->container);
 		mf_buf_putc(&prefix, ' ');
 	}
+	/* SGLang wants its node's number, which each task knows; the last of two --node-rank counts. */
+	if (in->cluster->nodes > 1 && in->workload->phase == MF_SERVE)
+		mf_buf_puts(&prefix, "sh -c 'exec \"$@\" --node-rank \"$SLURM_NODEID\"' sh ");
 	write_body(a, mf_buf_text(&prefix), head, out);
 	mf_buf_dispose(&prefix);
 	return MF_OK;

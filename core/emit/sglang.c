@@ -15,24 +15,35 @@ struct family {
 	bool pipeline;     /* forward takes pipeline proxies (W23) */
 	bool moe_tp_only;  /* W20 compares the MoE tp */
 	bool checks_tp;    /* W20 at all */
+	bool redundancy;   /* adds --ep-num-redundant-experts to its experts */
+	bool deepep;       /* builds the experts' class that knows DeepEP's formats (X17), else the plain one (M16) */
+	bool whole_heads;  /* cuts heads by --tp-size even under attention DP */
+	bool expert_width; /* config.json says moe_intermediate_size (W08) */
 	enum { OVERLAP_NONE, OVERLAP_FAILS, OVERLAP_WORKS } overlap;
 };
 
+#define Y true
+#define N false
 static const struct family families[] = {
-	{"deepseek_v2", true, true, false, true, OVERLAP_WORKS}, {"deepseek_v3", true, true, false, true, OVERLAP_WORKS},
-	{"kimi_k2", true, true, false, true, OVERLAP_WORKS}, {"qwen3_moe", true, true, true, true, OVERLAP_WORKS},
-	{"qwen3_vl_moe_text", true, true, true, true, OVERLAP_WORKS}, {"qwen2_moe", true, true, false, true, OVERLAP_FAILS},
-	{"glm4_moe", true, true, false, true, OVERLAP_FAILS}, {"glm4_moe_lite", true, true, false, true, OVERLAP_FAILS},
-	{"gpt_oss", true, true, false, false, OVERLAP_NONE}, {"minimax_m2", true, true, false, true, OVERLAP_FAILS},
-	{"mixtral", false, true, false, false, OVERLAP_NONE}, {"llama4_text", false, false, false, false, OVERLAP_NONE},
-	{"olmoe", false, false, false, false, OVERLAP_NONE}, {"phimoe", false, false, false, false, OVERLAP_NONE},
+	/* model_type, locations, pipeline, moe_tp_only, checks_tp, redundancy, deepep, whole_heads, expert_width, overlap */
+	{"deepseek_v2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS}, {"deepseek_v3", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
+	{"kimi_k2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS}, {"qwen3_moe", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS},
+	{"qwen3_vl_moe_text", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS}, {"qwen2_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
+	{"glm4_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS}, {"glm4_moe_lite", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
+	{"gpt_oss", Y, Y, N, N, Y, Y, N, N, OVERLAP_NONE}, {"minimax_m2", Y, Y, N, Y, Y, Y, N, N, OVERLAP_FAILS},
+	{"mixtral", N, Y, N, N, N, N, Y, N, OVERLAP_NONE}, {"llama4_text", N, N, N, N, N, N, N, N, OVERLAP_NONE},
+	{"olmoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE}, {"phimoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE},
 };
-static const struct family dense_family = {"", false, true, false, false, OVERLAP_NONE};
+static const struct family dense_family = {"", N, Y, N, N, N, N, N, N, OVERLAP_NONE};
+#undef Y
+#undef N
 
 struct mf_sglang_facts {
 	const struct family *family;
 	uint32_t vocab64, shared, ffn, bn, bk;
-	bool bf16, block, gpt_oss, fp8_filled, first_version;
+	bool bf16, block, fp8, gpt_oss, fp8_filled, first_version, later_version;
+	bool auto_trtllm; /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
+	uint32_t page; /* of the attention backend SGLang chooses on this GPU */
 	uint32_t chunk_default, max_graph;
 	char served[256];
 };
@@ -56,10 +67,15 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 	f->block = m->quant == MF_QUANT_FP8_BLOCK;
 	f->bn = m->quant_block_n;
 	f->bk = m->quant_block_k;
+	f->fp8 = f->block || m->quant == MF_QUANT_FP8;
 	f->bf16 = m->quant == MF_QUANT_NONE;
 	f->gpt_oss = strcmp(m->model_type, "gpt_oss") == 0;
 	f->fp8_filled = e->in.cluster->sm >= 100 && (m->quant == MF_QUANT_FP8 || f->block) && f->family->locations && !f->gpt_oss;
 	f->first_version = e->in.stack->toolchain == MF_SGLANG_0514;
+	f->later_version = e->in.stack->toolchain == MF_SGLANG_0516;
+	f->auto_trtllm = e->in.cluster->sm / 10 == 10 && f->family->locations && !f->gpt_oss && f->family->expert_width
+		&& strcmp(m->model_type, "qwen2_moe") != 0;
+	f->page = e->in.cluster->sm / 10 == 10 ? 64 : 1;
 	f->chunk_default = card < 35 ? 2048 : card < 60 ? 4096 : card < 160 ? 8192 : 16384;
 	f->max_graph = card < 20 ? 8 : card < 35 ? 80 : card < 60 ? 160 : 512;
 	path = e->in.site && e->in.site->model_path[0] ? e->in.site->model_path : m->path[0] ? m->path : m->name;
@@ -75,7 +91,7 @@ void mf_sglang_facts_free(struct mf_sglang_facts *f)
 
 /* Sizes of one plan. */
 struct step {
-	uint32_t dp, n, mtp, nodes, replicas, moe_dp, chunk;
+	uint32_t dp, n, mtp, nodes, replicas, moe_dp, chunk, dense_tp;
 	bool a2a, low_latency;
 };
 
@@ -103,7 +119,9 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 
 	GUARD(f->gpt_oss && p->runner == MF_RUN_TRITON_KERNEL && p->ep != 1, MF_R_SGL_M14);
 	GUARD(st->dp > 1 && st->chunk < st->dp, MF_R_SGL_D05, st->chunk, st->dp);
-	GUARD(e->in.model->attention == MF_MLA && p->cp > 1 && !(p->a2a == MF_A2A_DEEPEP && p->ep == st->n), MF_R_SGL_C16, st->n);
+	GUARD(e->in.model->attention == MF_MLA && p->cp > 1 && !(p->a2a == MF_A2A_DEEPEP && p->ep == st->n && p->tp == 1),
+		MF_R_SGL_C16, st->n / st->dp, st->n);
+	GUARD(p->cp > 1 && st->n % (st->replicas * p->cp), MF_R_SGL_C04);
 	if (st->moe_dp > 1) {
 		GUARD(st->n % st->moe_dp, MF_R_SGL_C05);
 		GUARD((uint32_t)p->ep * st->moe_dp > st->n, MF_R_SGL_C06);
@@ -115,6 +133,7 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && e->in.model->quant != MF_QUANT_NVFP4, MF_R_SGL_M03);
 	GUARD(fixed_ep && p->ep != 1 && p->ep != st->n, MF_R_SGL_M02);
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && (p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL), MF_R_SGL_M04);
+	GUARD(p->runner == MF_RUN_CUTLASS && f->fp8_filled && p->ep != 1, MF_R_SGL_M07);
 	GUARD(st->a2a && p->ep != st->n, MF_R_SGL_X01, st->n, p->ep);
 	GUARD(p->a2a == MF_A2A_DEEPEP && p->deepep_mode == MF_DM_NORMAL && p->graph == MF_GRAPH_FULL, MF_R_SGL_X03);
 	if (p->a2a == MF_A2A_FLASHINFER) {
@@ -122,9 +141,10 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 		GUARD(!fixed_ep, MF_R_SGL_X05);
 	}
 	/* pre-launch */
-	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version), MF_R_SGL_B01);
 	GUARD(st->n * p->pp % st->nodes, MF_R_SGL_A03);
 	GUARD(st->replicas > 1 && st->nodes > 1, MF_R_SGL_A07);
+	GUARD(st->chunk / st->dp % f->page, MF_R_SGL_A12);
+	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version), MF_R_SGL_B01);
 	/* launcher, dist-init */
 	GUARD(p->ep > st->n, MF_R_SGL_X10);
 	GUARD(p->pp % st->nodes && st->nodes % p->pp, MF_R_SGL_L01, p->pp, st->nodes);
@@ -138,7 +158,7 @@ static bool guard_blocks(const struct mf_emitter *e, const mf_plan *p, const str
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
 	bool whole = p->tp == st->n && st->n > 1;
-	uint32_t width = f->shared && !st->a2a ? f->shared / st->n : f->shared;
+	uint32_t width = f->shared && !st->a2a ? f->shared / st->n : f->shared, dense = f->ffn / st->dense_tp;
 
 	if (m->attention == MF_MLA) {
 		uint32_t q = m->heads / p->tp * (m->qk_nope + m->qk_rope), kv = m->heads / p->tp * (m->qk_nope + m->v_dim);
@@ -154,66 +174,103 @@ static bool guard_blocks(const struct mf_emitter *e, const mf_plan *p, const str
 		GUARD(whole && q % f->bk, MF_R_SGL_W09, q, f->bk);
 	}
 	if (f->ffn) {
-		GUARD(f->ffn / st->n % f->bn, MF_R_SGL_W10, f->ffn / st->n, f->bn);
-		GUARD(st->n > 1 && f->ffn / st->n % f->bk, MF_R_SGL_W09, f->ffn / st->n, f->bk);
+		GUARD(dense % f->bn, MF_R_SGL_W10, dense, f->bn);
+		GUARD(st->dense_tp > 1 && dense % f->bk, MF_R_SGL_W09, dense, f->bk);
 	}
 	if (m->experts) {
-		GUARD(m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W04, m->moe_ffn / st->mtp, f->bn);
-		GUARD(st->n > 1 && m->moe_ffn / st->mtp % f->bk, MF_R_SGL_W05, m->moe_ffn / st->mtp, f->bk);
+		uint32_t expert = m->moe_ffn / st->mtp;
+
+		/* FlashInfer's TensorRT-LLM runner pads the experts to 128 (W03). */
+		if (p->runner == MF_RUN_FLASHINFER_TRTLLM || (f->auto_trtllm && !st->a2a && p->runner == MF_RUN_AUTO))
+			expert = (expert + 127) / 128 * 128;
+		GUARD(expert % f->bn, MF_R_SGL_W04, expert, f->bn);
+		GUARD(st->n > 1 && expert % f->bk, MF_R_SGL_W05, expert, f->bk);
 	}
 	GUARD(f->shared && width % f->bn, MF_R_SGL_W10, width, f->bn);
 	GUARD(f->shared && !st->a2a && st->n > 1 && width % f->bk, MF_R_SGL_W09, width, f->bk);
 	return false;
 }
 
+static bool deepep_class(const mf_plan *p)
+{
+	return p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL;
+}
+
+/* A runner that has no function for an all-to-all backend; each pair has its own text. */
+static mf_rule_id unfused(const mf_plan *p)
+{
+	static const mf_rule_id trtllm[] = {MF_RULE_NONE, MF_R_SGL_M15_TRTLLM_DEEPEP, MF_R_SGL_M15_TRTLLM_MOONCAKE,
+		MF_R_SGL_M15_TRTLLM_NIXL, MF_R_SGL_M15_TRTLLM_FLASHINFER};
+	static const mf_rule_id cutlass[] = {MF_RULE_NONE, MF_R_SGL_M15_CUTLASS_DEEPEP, MF_R_SGL_M15_CUTLASS_MOONCAKE,
+		MF_R_SGL_M15_CUTLASS_NIXL, MF_RULE_NONE};
+
+	return p->runner == MF_RUN_FLASHINFER_TRTLLM ? trtllm[p->a2a]
+		: p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a] : MF_RULE_NONE;
+}
+
 static bool guard_runner(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
 	const struct mf_sglang_facts *f = e->sglang;
-	bool deepep_class = p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL;
-	bool deep_gemm = e->in.stack->deep_gemm, fp8 = f->block || e->in.model->quant == MF_QUANT_FP8;
 
-	GUARD(f->bf16 && (p->runner == MF_RUN_MARLIN || p->runner == MF_RUN_CUTLASS), MF_R_SGL_M15_DROP);
-	GUARD(st->a2a && p->runner == MF_RUN_FLASHINFER_TRTLLM, MF_R_SGL_M15);
-	/* The fp8 method builds no runner for these, so the build passes and the first request fails (M16). */
-	GUARD(st->a2a && p->runner == MF_RUN_FLASHINFER_MXFP4 && !fp8, MF_R_SGL_M15);
-	GUARD(deepep_class && p->runner == MF_RUN_FLASHINFER_CUTLASS && !fp8, MF_R_SGL_M15);
-	GUARD(st->a2a && f->gpt_oss, MF_R_SGL_X22);
+	GUARD(f->bf16 && (p->runner == MF_RUN_MARLIN || p->runner == MF_RUN_CUTLASS || p->runner == MF_RUN_FLASHINFER_MXFP4),
+		MF_R_SGL_M15_DROP);
+	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
+		GUARD(unfused(p), unfused(p));
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
-	GUARD((p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL) && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);
-	if (!deepep_class)
-		return false;
-	GUARD(!f->bf16 && p->deepep_mode != MF_DM_NORMAL && !deep_gemm, MF_R_SGL_X16);
-	GUARD(st->low_latency && (e->in.model->experts + p->redundant) % st->n, MF_R_SGL_X14);
+	GUARD(p->a2a == MF_A2A_MOONCAKE && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);
+	GUARD(p->a2a == MF_A2A_NIXL && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15_NIXL);
+	if (deepep_class(p) && !f->bf16 && f->family->deepep && !e->in.stack->deep_gemm) {
+		GUARD(p->deepep_mode == MF_DM_AUTO, MF_R_SGL_X16);
+		GUARD(p->deepep_mode == MF_DM_LOW_LATENCY, MF_R_SGL_X16_LOW);
+	}
+	return false;
+}
+
+/* What the dispatched tokens meet: DeepEP's formats go to DeepGEMM alone. */
+static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
+{
+	static const uint32_t hidden[] = {2048, 2560, 4096, 5120, 6144, 7168, 8192};
+	const struct mf_sglang_facts *f = e->sglang;
+	const mf_model *m = e->in.model;
+	bool low = p->deepep_mode == MF_DM_LOW_LATENCY, known = false;
+	bool deep_gemm = p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && f->fp8 && e->in.stack->deep_gemm);
+
+	GUARD(f->gpt_oss && p->a2a == MF_A2A_DEEPEP, MF_R_SGL_X22);
+	if (f->bf16 && f->family->deepep) {
+		bool built = p->a2a == MF_A2A_DEEPEP && p->runner == MF_RUN_DEEP_GEMM;
+
+		GUARD(!low && (!built || p->deepep_mode == MF_DM_NORMAL), MF_R_SGL_X17);
+		GUARD(low && !built, MF_R_SGL_X17_LOW);
+	} else if (!deep_gemm) {
+		GUARD(p->runner == MF_RUN_TRITON_KERNEL, low ? MF_R_SGL_M16_KERNEL_LOW : MF_R_SGL_M16_KERNEL);
+		GUARD(true, low ? MF_R_SGL_M16_LOW : MF_R_SGL_M16);
+	}
+	for (size_t i = 0; i < MF_COUNT(hidden); i++)
+		known |= m->hidden == hidden[i];
+	GUARD(st->low_latency && (!known || m->topk > 11 || (st->n >= 8 && st->n % 8)), MF_R_SGL_X20, m->hidden, m->topk, st->n);
+	GUARD(low && st->chunk / st->dp / p->tp > 128, MF_R_SGL_X19, st->chunk / st->dp / p->tp);
 	return false;
 }
 
 static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
-	static const uint32_t hidden[] = {2048, 2560, 4096, 5120, 6144, 7168, 8192};
 	const struct mf_sglang_facts *f = e->sglang;
-	const mf_model *m = e->in.model;
-	bool deepep_class = p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL;
-	bool known = false;
 
-	if (deepep_class) {
-		bool deep_gemm = p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && !f->bf16 && e->in.stack->deep_gemm);
-
-		GUARD(f->bf16 && (p->a2a != MF_A2A_DEEPEP || p->runner != MF_RUN_DEEP_GEMM || p->deepep_mode == MF_DM_NORMAL),
-			MF_R_SGL_X17);
-		GUARD(!deep_gemm, MF_R_SGL_M16);
-		for (size_t i = 0; i < MF_COUNT(hidden); i++)
-			known |= m->hidden == hidden[i];
-		GUARD(st->low_latency && (!known || m->topk > 11 || (st->n >= 8 && st->n % 8)), MF_R_SGL_X20, m->hidden, m->topk,
-			st->n);
-		GUARD(p->deepep_mode == MF_DM_LOW_LATENCY && st->chunk / (st->dp ? st->dp : 1) / p->tp > 128, MF_R_SGL_X19,
-			st->chunk / st->dp / p->tp);
-	}
+	/* The fp8 method builds no runner for these, and the first token asks for it. */
+	GUARD(f->fp8 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_MXFP4
+		|| p->runner == MF_RUN_TRITON_KERNEL || p->runner == MF_RUN_MARLIN), MF_R_SGL_M15_NONE);
+	GUARD(f->fp8 && deepep_class(p) && p->runner == MF_RUN_CUTLASS,
+		p->deepep_mode == MF_DM_LOW_LATENCY ? MF_R_SGL_M16_CUTLASS_LOW : MF_R_SGL_M16_CUTLASS);
+	if (deepep_class(p) && guard_dispatched(e, p, st, s))
+		return true;
 	if (p->overlap) {
 		GUARD(f->family->overlap == OVERLAP_FAILS, MF_R_SGL_B02);
 		GUARD(f->family->overlap == OVERLAP_NONE, MF_R_SGL_B02_IGNORED);
 		GUARD(!st->a2a && p->ep > 1, MF_R_SGL_B03);
+		GUARD(p->a2a == MF_A2A_FLASHINFER && p->ep > 1, MF_R_SGL_B03_FLASHINFER);
 	}
-	GUARD(p->redundant && !st->a2a && p->ep > 1, MF_R_SGL_E20);
+	GUARD(p->redundant && !f->family->redundancy, MF_R_SGL_E21);
+	GUARD(p->redundant && !st->a2a && p->ep > 1 && !f->later_version, MF_R_SGL_E20);
 	return false;
 }
 
@@ -237,7 +294,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 {
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
-	uint32_t slots = m->experts + p->redundant, embed_tp = st->dp > 1 ? p->tp : st->n, w20;
+	uint32_t slots = m->experts + (f->family->redundancy ? p->redundant : 0), embed_tp = st->dp > 1 ? p->tp : st->n, w20;
+	uint32_t heads_tp = f->family->whole_heads ? st->n : p->tp;
 
 	/* pre-load */
 	GUARD(m->experts && f->family->locations && slots % p->ep, MF_R_SGL_E04);
@@ -249,12 +307,12 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 	if (m->attention == MF_MLA) {
 		GUARD(m->heads % p->tp, MF_R_SGL_W18);
 	} else {
-		GUARD(m->heads % p->tp, MF_R_SGL_W16, m->heads, p->tp);
-		GUARD(m->kv_heads % p->tp && p->tp % m->kv_heads, MF_R_SGL_W17);
+		GUARD(m->heads % heads_tp, MF_R_SGL_W16);
+		GUARD(m->kv_heads % heads_tp && heads_tp % m->kv_heads, MF_R_SGL_W17);
 	}
 	w20 = f->family->moe_tp_only ? st->mtp : st->n;
 	GUARD(m->experts && f->family->checks_tp && w20 > m->experts, MF_R_SGL_W20, w20, m->experts);
-	GUARD(f->ffn % st->n, MF_R_SGL_W15, f->ffn, st->n);
+	GUARD(f->ffn % st->dense_tp, MF_R_SGL_W15, f->ffn, st->dense_tp);
 	GUARD(f->shared && !st->a2a && f->shared % st->n, MF_R_SGL_W15, f->shared, st->n);
 	if (m->experts) {
 		GUARD(slots % p->ep, MF_R_SGL_W01);
@@ -264,6 +322,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 		return true;
 	if (m->experts && guard_runner(e, p, st, s))
 		return true;
+	GUARD(f->block && m->experts && f->family->expert_width && m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W08, m->moe_ffn,
+		st->mtp, f->bn, st->n, p->ep);
 	GUARD(p->pp > 1 && !f->family->pipeline, MF_R_SGL_W23);
 	return m->experts && guard_first_request(e, p, st, s);
 }
@@ -302,6 +362,19 @@ static void write_site(const struct mf_emitter *e, const struct step *st, const 
 	}
 	(void)p;
 	s->part = MF_PART_PLAN;
+}
+
+/* "14x2-15" as SGLang reads it: 14,14,15. */
+static void write_partition(const char *layout, mf_sink *s)
+{
+	uint16_t counts[MF_MAX_LAYERS];
+	size_t n = mf_stage_layout_parse(layout, counts, MF_COUNT(counts));
+	mf_buf text = MF_BUF_INIT;
+
+	for (size_t i = 0; i < n; i++)
+		mf_buf_printf(&text, "%s%u", i ? "," : "", counts[i]);
+	mf_env(s, "SGLANG_PP_LAYER_PARTITION", mf_buf_text(&text));
+	mf_buf_dispose(&text);
 }
 
 static void write_command(const struct mf_emitter *e, const mf_plan *p, const struct step *st, double fraction, mf_sink *s)
@@ -352,14 +425,8 @@ static void write_command(const struct mf_emitter *e, const mf_plan *p, const st
 		mf_arg2(s, "--init-expert-location", map);
 	if (p->overlap)
 		mf_arg(s, "--enable-two-batch-overlap");
-	if (p->stage_layout && s->collect) {
-		char list[512], *at;
-
-		snprintf(list, sizeof list, "%s", mf_intern_text(e->in.intern, p->stage_layout));
-		for (at = list; *at; at++)
-			*at = *at == '-' ? ',' : *at;
-		mf_env(s, "SGLANG_PP_LAYER_PARTITION", list);
-	}
+	if (p->stage_layout && s->collect)
+		write_partition(mf_intern_text(e->in.intern, p->stage_layout), s);
 	if (p->prefill_chunk)
 		mf_arg_int(s, "--chunked-prefill-size", p->prefill_chunk * 256);
 	if (!isnan(fraction))
@@ -399,11 +466,12 @@ void mf_sglang_emit(const struct mf_emitter *e, const mf_plan *p, double memory_
 	engine = st.n * p->pp * st.replicas;
 	st.nodes = (engine + node - 1) / node;
 	st.mtp = mf_plan_etp(p, e->world);
+	/* Prefill context parallelism of an MLA model leaves its dense layers whole on every GPU. */
+	st.dense_tp = p->cp > 1 && e->in.model->attention == MF_MLA ? 1 : st.n;
 	if (guard_post_init(e, p, &st, s))
 		return;
-	if (!st.mtp)
-		return;
-	if (guard_build(e, p, &st, s))
+	/* Degrees that do not divide were refused; a forced walk has no build to judge then, but a command to show. */
+	if (st.mtp && guard_build(e, p, &st, s))
 		return;
 	if (s->collect && (s->rule == MF_RULE_NONE || !mf_rule_unspeakable(s->rule)))
 		write_command(e, p, &st, memory_fraction, s);

@@ -1,6 +1,6 @@
 /*
- * rank.c: orders over the rows of a search. A ranking is a stable radix sort of 32-bit keys over the row numbers, so equal
- * scores stay in enumeration order (plainest plan first) and nothing is compared twice.
+ * rank.c: orders over the rows of a search. A ranking is a stable radix sort of 32-bit keys over the row numbers, so
+ * equal scores stay in enumeration order (plainest plan first) and nothing is compared twice.
  */
 #include "search.h"
 
@@ -9,14 +9,14 @@
 #include <string.h>
 
 const mf_choice mf_sort_key_choices[] = {
-	{MF_SORT_THROUGHPUT, "throughput", "tokens/s/GPU"},
-	{MF_SORT_MEMORY, "memory", "GB of the worst stage"},
-	{MF_SORT_STEP, "step", "training step, ms"},
-	{MF_SORT_TTFT, "ttft", "time to first token, ms"},
-	{MF_SORT_TPOT, "tpot", "time per output token, ms"},
-	{MF_SORT_HIDDEN, "hidden", "share of communication hidden"},
-	{MF_SORT_BUBBLE, "bubble", "share of the step lost in the pipeline"},
-	{0, NULL, NULL},
+        {MF_SORT_THROUGHPUT, "throughput", "tokens/s/GPU"},
+        {MF_SORT_MEMORY, "memory", "GB of the worst stage"},
+        {MF_SORT_STEP, "step", "training step, ms"},
+        {MF_SORT_TTFT, "ttft", "time to first token, ms"},
+        {MF_SORT_TPOT, "tpot", "time per output token, ms"},
+        {MF_SORT_HIDDEN, "hidden", "share of communication hidden"},
+        {MF_SORT_BUBBLE, "bubble", "share of the step lost in the pipeline"},
+        {0, NULL, NULL},
 };
 
 #define DIGIT_BITS 11
@@ -26,7 +26,9 @@ const mf_choice mf_sort_key_choices[] = {
 /* Below this one thread has read the keys before a second one has started. */
 #define MIN_THREADED_ROWS (1u << 17)
 
-typedef struct keyed { uint32_t key, row; } keyed;
+typedef struct keyed {
+	uint32_t key, row;
+} keyed;
 
 typedef struct reading {
 	const mf_search *s;
@@ -126,10 +128,13 @@ done:
 	return st;
 }
 
-/* ---- Pareto front ------------------------------------------------------------------------------------------------- */
+/* ---- Pareto front -------------------------------------------------------------------------------------------------
+ */
 
 /* A step of the front of two costs, both the lower the better: as x grows, y falls. */
-typedef struct step { float x, y; } step;
+typedef struct step {
+	float x, y;
+} step;
 
 /* First step with a larger x. */
 static size_t step_above(const step *steps, size_t n, float x)
@@ -164,8 +169,14 @@ static bool step_insert(step *steps, size_t *n, float x, float y)
 	return true;
 }
 
-static float cost_x(const mf_row *r, mf_phase phase) { return phase == MF_TRAIN ? r->memory_gb : r->ttft_ms; }
-static float cost_y(const mf_row *r, mf_phase phase) { return phase == MF_TRAIN ? 0 : r->tpot_ms; }
+static float cost_x(const mf_row *r, mf_phase phase)
+{
+	return phase == MF_TRAIN ? r->memory_gb : r->ttft_ms;
+}
+static float cost_y(const mf_row *r, mf_phase phase)
+{
+	return phase == MF_TRAIN ? 0 : r->tpot_ms;
+}
 
 /* Among rows of equal throughput a later one may beat an earlier one in both costs; the sweep kept both. */
 static size_t drop_beaten(const mf_row *rows, uint32_t *front, size_t n, mf_phase phase)
@@ -176,7 +187,8 @@ static size_t drop_beaten(const mf_row *rows, uint32_t *front, size_t n, mf_phas
 		const mf_row *r = &rows[front[i]];
 		bool beaten = false;
 		for (size_t k = i + 1; k < n && rows[front[k]].throughput == r->throughput && !beaten; k++)
-			beaten = cost_x(&rows[front[k]], phase) <= cost_x(r, phase) && cost_y(&rows[front[k]], phase) <= cost_y(r, phase);
+			beaten = cost_x(&rows[front[k]], phase) <= cost_x(r, phase) &&
+			         cost_y(&rows[front[k]], phase) <= cost_y(r, phase);
 		if (!beaten)
 			front[kept++] = front[i];
 	}

@@ -1,6 +1,6 @@
 /*
- * search.c: tier 1. Lays out the space, then shares chunks of it among worker threads. A chunk's rows have their place in
- * the array before any thread starts, so the result does not depend on how many threads there are or who was faster.
+ * search.c: tier 1. Lays out the space, then shares chunks of it among worker threads. A chunk's rows have their place
+ * in the array before any thread starts, so the result does not depend on how many threads there are or who was faster.
  * Each thread owns one evaluator; the emitter is shared, it does not change.
  */
 #include "space_internal.h"
@@ -21,24 +21,24 @@
 #define HUGE_PAGE (2u << 20)
 
 /* What one thread works with. */
-typedef struct bench {
+typedef struct worker_state {
 	mf_cost *cost;
-	mf_cost *untaxed;              /* NULL where no constant can tax a plan */
+	mf_cost *untaxed; /* NULL where no constant can tax a plan */
 	mf_realizer realizer;
 	uint64_t reasons[MF_RULE_COUNT];
 	uint32_t first_row[MF_RULE_COUNT];
 	double enumerate_ms, predicate_ms, score_ms;
-} bench;
+} worker_state;
 
 typedef struct job {
 	const mf_space_set *set;
 	const mf_search_opts *opts;
 	mf_row *rows;
 	size_t n_rows;
-	size_t *chunk_group;           /* first group of a chunk; one more at the end */
+	size_t *chunk_group; /* first group of a chunk; one more at the end */
 	uint8_t *chunk_done;
-	bench *benches;
-	mf_emitter *emitter;           /* NULL: unconstrained */
+	worker_state *workers;
+	mf_emitter *emitter; /* NULL: unconstrained */
 	atomic_bool stop;
 } job;
 
@@ -50,14 +50,14 @@ static bool has_overlay(const mf_consts *k)
 	return false;
 }
 
-static void bench_dispose(bench *b)
+static void worker_dispose(worker_state *b)
 {
 	mf_cost_free(b->cost);
 	mf_cost_free(b->untaxed);
 }
 
-static mf_status bench_init(bench *b, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts,
-	const mf_emitter *emitter, mf_err *err)
+static mf_status worker_init(worker_state *b, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts,
+        const mf_emitter *emitter, mf_err *err)
 {
 	mf_status st;
 
@@ -78,7 +78,7 @@ static mf_status bench_init(bench *b, const mf_inputs *in, const mf_consts *cons
 }
 
 /* Verdict and memory of a row whose plan is set. Without the constraint only the memory gate speaks. */
-static void judge(bench *b, mf_row *row)
+static void judge(worker_state *b, mf_row *row)
 {
 	if (b->realizer.emitter) {
 		mf_verdict v;
@@ -95,7 +95,7 @@ static void judge(bench *b, mf_row *row)
 	}
 }
 
-static void score(bench *b, mf_row *row)
+static void score(worker_state *b, mf_row *row)
 {
 	mf_time t;
 
@@ -116,7 +116,7 @@ static void score(bench *b, mf_row *row)
 	}
 }
 
-static void count_reason(bench *b, const mf_row *row, size_t index)
+static void count_reason(worker_state *b, const mf_row *row, size_t index)
 {
 	b->reasons[row->rule]++;
 	if (index < b->first_row[row->rule])
@@ -133,7 +133,7 @@ static bool canceled(job *j)
 static void run_chunk(void *payload, size_t chunk, unsigned worker)
 {
 	job *j = payload;
-	bench *b = &j->benches[worker];
+	worker_state *b = &j->workers[worker];
 	size_t group = j->chunk_group[chunk];
 	const size_t end = j->chunk_group[chunk + 1];
 	const size_t first = (size_t)j->set->groups[group].first_row;
@@ -168,7 +168,8 @@ static void run_chunk(void *payload, size_t chunk, unsigned worker)
 		j->opts->on_rows(j->opts->payload, &j->rows[first], at - first);
 }
 
-/* Cuts the groups into chunks of about equal rows; depends on the space alone. Returns their number, 0 without memory. */
+/* Cuts the groups into chunks of about equal rows; depends on the space alone. Returns their number, 0 without memory.
+ */
 static size_t cut_chunks(job *j)
 {
 	const mf_space_set *s = j->set;
@@ -231,7 +232,7 @@ static int by_count(const void *a, const void *b)
 }
 
 /* Adds the threads' tallies up into `s`. */
-static mf_status tally(mf_search *s, const bench *benches, size_t n, mf_err *err)
+static mf_status tally(mf_search *s, const worker_state *workers, size_t n, mf_err *err)
 {
 	s->reasons = calloc(MF_RULE_COUNT, sizeof(*s->reasons));
 	if (!s->reasons)
@@ -239,9 +240,9 @@ static mf_status tally(mf_search *s, const bench *benches, size_t n, mf_err *err
 	for (size_t r = 1; r < MF_RULE_COUNT; r++) {
 		mf_reason_count c = {(mf_rule_id)r, 0, UINT32_MAX};
 		for (size_t i = 0; i < n; i++) {
-			c.count += benches[i].reasons[r];
-			if (benches[i].first_row[r] < c.first_row)
-				c.first_row = benches[i].first_row[r];
+			c.count += workers[i].reasons[r];
+			if (workers[i].first_row[r] < c.first_row)
+				c.first_row = workers[i].first_row[r];
 		}
 		if (c.count == 0)
 			continue;
@@ -255,7 +256,7 @@ static mf_status tally(mf_search *s, const bench *benches, size_t n, mf_err *err
 	return MF_OK;
 }
 
-static void recount(bench *b, const mf_row *rows, size_t n)
+static void recount(worker_state *b, const mf_row *rows, size_t n)
 {
 	memset(b->reasons, 0, sizeof(b->reasons));
 	for (size_t i = 0; i < MF_RULE_COUNT; i++)
@@ -265,14 +266,14 @@ static void recount(bench *b, const mf_row *rows, size_t n)
 }
 
 /* The threads' clocks run side by side: their shares of the wall time are what a reader can add up. */
-static void share_out_time(mf_search *s, const bench *benches, size_t n, double laid_out_ms, double wall_ms)
+static void share_out_time(mf_search *s, const worker_state *workers, size_t n, double laid_out_ms, double wall_ms)
 {
 	double enumerate = 0, predicate = 0, scoring = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		enumerate += benches[i].enumerate_ms;
-		predicate += benches[i].predicate_ms;
-		scoring += benches[i].score_ms;
+		enumerate += workers[i].enumerate_ms;
+		predicate += workers[i].predicate_ms;
+		scoring += workers[i].score_ms;
 	}
 	const double sum = enumerate + predicate + scoring, scale = sum > 0 ? wall_ms / sum : 0;
 	s->timing.enumerate_ms = laid_out_ms + scale * enumerate;
@@ -287,13 +288,14 @@ static mf_status check_opts(const mf_search_opts *opts, mf_err *err)
 	return MF_OK;
 }
 
-mf_status mf_search_run(mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err)
+mf_status mf_search_run(
+        mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err)
 {
 	const mf_search_opts defaults = MF_SEARCH_OPTS_INIT;
 	const double start = mf_now_ms();
 	mf_space_set set;
 	mf_pool *pool = NULL;
-	size_t n_benches = 0, n_chunks = 0;
+	size_t n_workers = 0, n_chunks = 0;
 	mf_status st;
 
 	*out = NULL;
@@ -313,7 +315,9 @@ mf_status mf_search_run(mf_search **out, const mf_inputs *in, const mf_consts *c
 	}
 	j.rows = s ? alloc_rows(j.n_rows) : NULL;
 	if (!j.rows || (n_chunks = cut_chunks(&j)) == 0) {
-		st = j.rows && j.n_rows == 0 && j.chunk_done ? MF_OK : mf_fail(err, MF_ENOMEM, "out of memory for %zu plans", j.n_rows);
+		st = j.rows && j.n_rows == 0 && j.chunk_done
+		             ? MF_OK
+		             : mf_fail(err, MF_ENOMEM, "out of memory for %zu plans", j.n_rows);
 		if (st < 0)
 			goto done;
 	}
@@ -321,14 +325,14 @@ mf_status mf_search_run(mf_search **out, const mf_inputs *in, const mf_consts *c
 		goto done;
 	if ((st = mf_pool_new(&pool, j.n_rows < MIN_THREADED_ROWS ? 1 : opts->threads, err)) < 0)
 		goto done;
-	j.benches = calloc(mf_pool_threads(pool), sizeof(*j.benches));
-	if (!j.benches) {
+	j.workers = calloc(mf_pool_threads(pool), sizeof(*j.workers));
+	if (!j.workers) {
 		st = mf_fail(err, MF_ENOMEM, "out of memory for the search threads");
 		goto done;
 	}
-	for (; n_benches < mf_pool_threads(pool); n_benches++)
-		if ((st = bench_init(&j.benches[n_benches], in, consts, opts, j.emitter, err)) < 0) {
-			n_benches++;
+	for (; n_workers < mf_pool_threads(pool); n_workers++)
+		if ((st = worker_init(&j.workers[n_workers], in, consts, opts, j.emitter, err)) < 0) {
+			n_workers++;
 			goto done;
 		}
 
@@ -337,17 +341,17 @@ mf_status mf_search_run(mf_search **out, const mf_inputs *in, const mf_consts *c
 	s->canceled = atomic_load(&j.stop);
 	if (s->canceled) {
 		compact(&j, n_chunks);
-		for (size_t i = 0; i < n_benches; i++)
-			recount(&j.benches[i], j.rows, i == 0 ? j.n_rows : 0);
+		for (size_t i = 0; i < n_workers; i++)
+			recount(&j.workers[i], j.rows, i == 0 ? j.n_rows : 0);
 	}
-	share_out_time(s, j.benches, n_benches, laid_out - start, mf_now_ms() - laid_out);
+	share_out_time(s, j.workers, n_workers, laid_out - start, mf_now_ms() - laid_out);
 	s->rows = j.rows;
 	s->n_rows = j.n_rows;
 	j.rows = NULL;
 	s->counts.enumerated = set.enumerated;
 	s->counts.structural = set.structural;
 	s->counts.scored = s->n_rows;
-	if ((st = tally(s, j.benches, n_benches, err)) < 0)
+	if ((st = tally(s, j.workers, n_workers, err)) < 0)
 		goto done;
 	if ((st = mf_search_rank(s, MF_SORT_THROUGHPUT, true, opts->cost.tax, opts->threads)) < 0) {
 		mf_fail(err, st, "out of memory while ranking %zu plans", s->n_rows);
@@ -357,9 +361,9 @@ mf_status mf_search_run(mf_search **out, const mf_inputs *in, const mf_consts *c
 	*out = s;
 	s = NULL;
 done:
-	for (size_t i = 0; i < n_benches; i++)
-		bench_dispose(&j.benches[i]);
-	free(j.benches);
+	for (size_t i = 0; i < n_workers; i++)
+		worker_dispose(&j.workers[i]);
+	free(j.workers);
 	free(j.chunk_group);
 	free(j.chunk_done);
 	free(j.rows);
@@ -409,7 +413,7 @@ static void draw(uint64_t *picks, size_t n, uint64_t total, uint64_t seed)
 }
 
 mf_status mf_search_sample(mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts,
-	size_t n, uint64_t seed, mf_err *err)
+        size_t n, uint64_t seed, mf_err *err)
 {
 	const mf_search_opts defaults = MF_SEARCH_OPTS_INIT;
 	const double start = mf_now_ms();
@@ -424,7 +428,7 @@ mf_status mf_search_sample(mf_search **out, const mf_inputs *in, const mf_consts
 	if ((st = check_opts(opts, err)) < 0 || (st = mf_space_set_init(&set, in, opts->space, err)) < 0)
 		return st;
 
-	bench *b = calloc(1, sizeof(*b));
+	worker_state *b = calloc(1, sizeof(*b));
 	mf_search *s = calloc(1, sizeof(*s));
 	n = n < set.n_rows ? n : (size_t)set.n_rows;
 	picks = malloc((n ? n : 1) * sizeof(*picks));
@@ -434,7 +438,7 @@ mf_status mf_search_sample(mf_search **out, const mf_inputs *in, const mf_consts
 	}
 	if (opts->constraint && (st = mf_emitter_new(&emitter, in, err)) < 0)
 		goto done;
-	if ((st = bench_init(b, in, consts, opts, emitter, err)) < 0)
+	if ((st = worker_init(b, in, consts, opts, emitter, err)) < 0)
 		goto done;
 	draw(picks, n, set.n_rows, seed);
 	for (size_t i = 0; i < n; i++) {
@@ -459,7 +463,7 @@ mf_status mf_search_sample(mf_search **out, const mf_inputs *in, const mf_consts
 	s = NULL;
 done:
 	if (b)
-		bench_dispose(b);
+		worker_dispose(b);
 	free(b);
 	free(picks);
 	mf_emitter_free(emitter);

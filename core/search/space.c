@@ -10,13 +10,15 @@
 #include <string.h>
 
 const mf_choice mf_space_choices[] = {
-	{MF_SPACE_PAPER, "paper", "tp, pp, ep, schedule, overlap and sharding, as the paper enumerates"},
-	{MF_SPACE_DEFAULT, "default", "adds micro-batch, recompute, virtual and uneven stages, dispatcher, cp, etp, replicas"},
-	{MF_SPACE_WIDE, "wide", "every value of every dimension that changes the command"},
-	{0, NULL, NULL},
+        {MF_SPACE_PAPER, "paper", "tp, pp, ep, schedule, overlap and sharding, as the paper enumerates"},
+        {MF_SPACE_DEFAULT, "default",
+                "adds micro-batch, recompute, virtual and uneven stages, dispatcher, cp, etp, replicas"},
+        {MF_SPACE_WIDE, "wide", "every value of every dimension that changes the command"},
+        {0, NULL, NULL},
 };
 
-/* ---- lists of values ------------------------------------------------------------------------------------------------ */
+/* ---- lists of values ------------------------------------------------------------------------------------------------
+ */
 
 #define MAX_VALUES 160
 
@@ -157,7 +159,8 @@ static values recompute_values(const mf_inputs *in, mf_space space)
 		add(&l, recompute_pack(MF_RECOMPUTE_FULL, 0, 1));
 		return l;
 	}
-	/* Each module alone, and all of them but the whole MoE layer, which swallows its parts: other subsets lie between. */
+	/* Each module alone, and all of them but the whole MoE layer, which swallows its parts: other subsets lie
+	 * between. */
 	for (unsigned bit = 1; bit < 128; bit <<= 1)
 		if (bit & all && bit != MF_RC_CORE_ATTN)
 			add(&l, recompute_pack(MF_RECOMPUTE_SELECTIVE, bit, 1));
@@ -168,11 +171,13 @@ static values recompute_values(const mf_inputs *in, mf_space space)
 
 /* ---- pipeline shapes -------------------------------------------------------------------------------------------- */
 
-static void add_shape(mf_space_set *s, size_t j, mf_schedule schedule, bool overlap, unsigned vpp, unsigned first, unsigned last)
+static void add_shape(
+        mf_space_set *s, size_t j, mf_schedule schedule, bool overlap, unsigned vpp, unsigned first, unsigned last)
 {
 	if (s->n_shapes[j] == MF_SPACE_MAX_SHAPES)
 		return;
-	s->shapes[j][s->n_shapes[j]++] = (mf_shape){(uint16_t)vpp, (uint16_t)first, (uint16_t)last, (uint8_t)schedule, overlap};
+	s->shapes[j][s->n_shapes[j]++] =
+	        (mf_shape){(uint16_t)vpp, (uint16_t)first, (uint16_t)last, (uint8_t)schedule, overlap};
 }
 
 static void add_both(mf_space_set *s, size_t j, mf_schedule schedule, unsigned vpp, unsigned first, unsigned last)
@@ -181,7 +186,9 @@ static void add_both(mf_space_set *s, size_t j, mf_schedule schedule, unsigned v
 	add_shape(s, j, schedule, true, vpp, first, last);
 }
 
-typedef struct split { unsigned first, last, middle; } split;
+typedef struct split {
+	unsigned first, last, middle;
+} split;
 
 /*
  * First and last stages that make the stages between them equal, lightest last stage first: that one also carries the
@@ -252,7 +259,7 @@ static void train_keeps(mf_space_set *s)
 
 static void serve_keeps(mf_space_set *s, const mf_inputs *in, mf_space space, size_t set)
 {
-	static const uint16_t chunks[] = {0, 8, 32};                  /* times 256 tokens */
+	static const uint16_t chunks[] = {0, 8, 32}; /* times 256 tokens */
 	static const uint16_t redundant[] = {0, 32};
 	const bool wide = space == MF_SPACE_WIDE;
 	const mf_plan plain = mf_plan_default(MF_SERVE);
@@ -262,8 +269,11 @@ static void serve_keeps(mf_space_set *s, const mf_inputs *in, mf_space space, si
 			for (size_t r = 0; r < (set && wide ? MF_COUNT(redundant) : 1u); r++) {
 				if (redundant[r] && in->model->experts == 0)
 					continue;
-				s->keeps[set][s->n_keeps[set]++] = (mf_keep){.sharding = plain.sharding, .zero_stage = plain.zero_stage,
-					.graph = g ? MF_GRAPH_OFF : MF_GRAPH_FULL, .prefill_chunk = chunks[c], .redundant = redundant[r]};
+				s->keeps[set][s->n_keeps[set]++] = (mf_keep){.sharding = plain.sharding,
+				        .zero_stage = plain.zero_stage,
+				        .graph = g ? MF_GRAPH_OFF : MF_GRAPH_FULL,
+				        .prefill_chunk = chunks[c],
+				        .redundant = redundant[r]};
 			}
 }
 
@@ -287,7 +297,7 @@ static uint32_t whole_depths(const mf_space_set *s, mf_plan p)
 	for (size_t j = 0; j < s->n_pp; j++) {
 		p.pp = s->pp[j];
 		const bool whole = mf_plan_dp(&p, s->world) > 0 && mf_plan_etp(&p, s->world) > 0 &&
-			(s->phase == MF_SERVE || mf_plan_edp(&p, s->world) > 0);
+		                   (s->phase == MF_SERVE || mf_plan_edp(&p, s->world) > 0);
 		if (whole)
 			mask |= 1u << j;
 	}
@@ -320,7 +330,8 @@ static void train_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 {
 	const values tps = tp_values(in, space), eps = ep_values(in, s->world), cps = cp_values(in, space);
 	const values recomputes = recompute_values(in, space);
-	const size_t n_mb = space == MF_SPACE_PAPER || in->workload->n_micro_batches == 0 ? 1 : in->workload->n_micro_batches;
+	const size_t n_mb =
+	        space == MF_SPACE_PAPER || in->workload->n_micro_batches == 0 ? 1 : in->workload->n_micro_batches;
 	mf_plan p = mf_plan_default(MF_TRAIN);
 
 	for (size_t a = 0; a < tps.n; a++) {
@@ -333,12 +344,15 @@ static void train_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 					p.ep = eps.v[c];
 					p.etp = etps.v[d];
 					const uint32_t mask = whole_depths(s, p);
-					const values disps = dispatcher_values(in, space, p.ep * (p.etp ? p.etp : p.tp) > 1);
+					const values disps =
+					        dispatcher_values(in, space, p.ep * (p.etp ? p.etp : p.tp) > 1);
 					for (size_t e = 0; e < n_mb; e++)
 						for (size_t f = 0; f < disps.n; f++)
 							for (size_t g = 0; g < recomputes.n; g++) {
 								if (in->workload->n_micro_batches)
-									p.micro_batch = (uint16_t)in->workload->micro_batches[e];
+									p.micro_batch =
+									        (uint16_t)
+									                in->workload->micro_batches[e];
 								p.dispatcher = (uint8_t)disps.v[f];
 								recompute_apply(&p, recomputes.v[g]);
 								add_group(s, &p, mask, 0);
@@ -347,7 +361,9 @@ static void train_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 	}
 }
 
-typedef struct backend { uint8_t a2a, mode, runner; } backend;
+typedef struct backend {
+	uint8_t a2a, mode, runner;
+} backend;
 
 /* Runners made for a weight format the model does not have would only add their refusal to every layout. */
 static bool runner_suits(mf_runner r, mf_quant q)
@@ -374,7 +390,8 @@ static size_t serve_backends(const mf_inputs *in, mf_space space, bool spread, b
 	size_t n = 0;
 
 	for (size_t a = 0; a < n_a2a; a++)
-		for (unsigned mode = MF_DM_AUTO; mode <= (a2as[a] == MF_A2A_DEEPEP ? MF_DM_LOW_LATENCY : MF_DM_AUTO); mode++)
+		for (unsigned mode = MF_DM_AUTO; mode <= (a2as[a] == MF_A2A_DEEPEP ? MF_DM_LOW_LATENCY : MF_DM_AUTO);
+		        mode++)
 			for (unsigned r = MF_RUN_AUTO; r <= last_runner && n < max; r++)
 				if (runner_suits((mf_runner)r, in->model->quant))
 					out[n++] = (backend){a2as[a], (uint8_t)mode, (uint8_t)r};
@@ -399,7 +416,8 @@ static void serve_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 			for (size_t c = 0; c < eps.n; c++)
 				for (size_t d = 0; d < moe_dps.n; d++) {
 					backend backends[80];
-					const size_t n = serve_backends(in, space, eps.v[c] > 1, backends, MF_COUNT(backends));
+					const size_t n =
+					        serve_backends(in, space, eps.v[c] > 1, backends, MF_COUNT(backends));
 					for (size_t e = 0; e < n; e++)
 						for (size_t f = 0; f < replicas.n; f++) {
 							p.tp = tps.v[a];
@@ -493,7 +511,8 @@ size_t mf_space_group_fill(const mf_space_set *s, size_t group, mf_row *rows, si
 			for (size_t k = 0; k < n_keeps; k++) {
 				if (n == max)
 					return n;
-				memset(&rows[n], 0, sizeof(rows[n])); /* padding too: equal searches are equal byte for byte */
+				memset(&rows[n], 0,
+				        sizeof(rows[n])); /* padding too: equal searches are equal byte for byte */
 				rows[n].plan = g->base;
 				apply(&rows[n].plan, s->pp[j], &s->shapes[j][h], &s->keeps[g->keep_set][k]);
 				n++;
