@@ -136,9 +136,16 @@ void mf_detail_refresh(mf_app *a)
 	}
 	if (a->detail_open && a->tab == MF_TAB_ARGV && !d->argv_valid)
 		make_argv(a);
-	if (a->detail_open && (a->tab == MF_TAB_WHY || a->tab == MF_TAB_OVERVIEW) && d->refusal.rule && d->refusal.rule[0] &&
-		!d->neighbour_valid && !a->searching)
-		find_neighbour(a);
+}
+
+bool mf_detail_idle(mf_app *a)
+{
+	mf_detail *d = &a->detail;
+	if (!d->valid || d->neighbour_valid || !a->detail_open || (a->tab != MF_TAB_WHY && a->tab != MF_TAB_OVERVIEW) ||
+		!d->refusal.rule || !d->refusal.rule[0] || a->searching || !mf_app_selected(a))
+		return false;
+	find_neighbour(a);
+	return true;
 }
 
 /* ---- drawing lines ---- */

@@ -23,6 +23,7 @@ struct loop {
 	mf_key_decoder keys;
 	unsigned pending;        /* effects that could not be carried out yet */
 	bool dirty, urgent, leave;
+	bool idle_work;          /* a frame was drawn: the detail pane may want more, once no key waits */
 	double drawn_at_ms;
 };
 
@@ -115,6 +116,7 @@ static void draw(struct loop *l)
 	mf_app_view(l->a, &l->cells, &x, &y);
 	mf_tty_frame(l->tty, &l->cells, x, y);
 	l->dirty = l->urgent = false;
+	l->idle_work = true;
 	l->drawn_at_ms = mf_now_ms();
 }
 
@@ -159,7 +161,14 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 			break;
 		struct pollfd fd[3] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0}, {mf_tty_signal_fd(l.tty), POLLIN, 0},
 			{mf_worker_fd(l.worker), POLLIN, 0}};
-		if (poll(fd, 3, timeout_ms(&l)) < 0 && errno != EINTR) {
+		int n = poll(fd, 3, l.idle_work ? 0 : timeout_ms(&l));
+		if (n == 0 && l.idle_work) {
+			l.idle_work = false;
+			if (mf_detail_idle(a))
+				l.dirty = l.urgent = true;
+			continue;
+		}
+		if (n < 0 && errno != EINTR) {
 			st = mf_fail(err, MF_EBUG, "poll: %s", strerror(errno));
 			break;
 		}

@@ -47,6 +47,8 @@ static mf_status dump(struct script *s, mf_err *err)
 	mf_buf text = MF_BUF_INIT;
 	int x, y;
 	mf_app_view(s->a, &s->cells, &x, &y);
+	if (mf_detail_idle(s->a))
+		mf_app_view(s->a, &s->cells, &x, &y);
 	mf_cells_dump(&s->cells, &text);
 	mf_buf_puts(&text, "--\n"); /* between one screen and the next */
 	bool bad = text.failed || fwrite(mf_buf_text(&text), 1, text.len, stdout) != text.len || fflush(stdout) != 0;

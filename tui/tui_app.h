@@ -167,6 +167,8 @@ void mf_prompt_open(mf_app *a, mf_action action, const char *text);
 
 /** Fills a->detail for the selected row where it is stale. */
 void mf_detail_refresh(mf_app *a);
+/** Work on the detail pane that may take some milliseconds, for when no key waits; true when it changed something. */
+bool mf_detail_idle(mf_app *a);
 /** The command of the selected plan; refused plans give one too when `forced` and the toolchain has words. */
 mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *out, mf_err *err);
 /** Draws the tab into r; returns how many lines it has in all. */

@@ -510,9 +510,9 @@ static int help_line(mf_cells *s, mf_rect r, int line, int scroll, mf_role role,
 {
 	int y = line - scroll;
 	if (y >= 0 && y < r.h) {
-		mf_cells_text(s, r.x, r.y + y, right ? 21 : r.w, role, left);
+		mf_cells_text(s, r.x, r.y + y, right ? 24 : r.w, role, left);
 		if (right)
-			mf_cells_text(s, r.x + 22, r.y + y, r.w - 22, MF_ROLE_POPUP, right);
+			mf_cells_text(s, r.x + 25, r.y + y, r.w - 25, MF_ROLE_POPUP, right);
 	}
 	return line + 1;
 }
@@ -529,7 +529,7 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 			line = help_line(s, r, line, scroll, MF_ROLE_TITLE, t->group, NULL);
 			group = t->group;
 		}
-		snprintf(left, sizeof(left), "%-8s :%s", t->keys, t->name);
+		snprintf(left, sizeof(left), "%-10s :%s", t->keys, t->name);
 		snprintf(right, sizeof(right), "%s%s%s", t->help, t->argument[0] ? "  " : "", t->argument);
 		line = help_line(s, r, line, scroll, MF_ROLE_KEY, left, right);
 	}

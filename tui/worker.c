@@ -143,7 +143,8 @@ static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
 	}
 	out->rank_of = malloc((r->n ? r->n : 1) * sizeof(uint32_t));
 	out->view = malloc((r->n ? r->n : 1) * sizeof(uint32_t));
-	if (!o->valid || (!by_rank && !o->sorted_valid) || !out->rank_of || !out->view)
+	bool *on_show = malloc(r->n ? r->n : 1);
+	if (!o->valid || (!by_rank && !o->sorted_valid) || !out->rank_of || !out->view || !on_show)
 		goto fail;
 	for (size_t i = 0; i < r->n; i++) {
 		uint32_t row = o->by_rank[i];
@@ -151,21 +152,26 @@ static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
 		if (out->best == MF_NO_ROW && (!r->constraint || r->rows[row].rule == MF_RULE_NONE))
 			out->best = row;
 	}
-	const uint32_t *order = by_rank ? o->by_rank : o->sorted;
+	/* Rows are judged in the order they lie in memory, then picked in the order of the screen: the other way round every
+	 * look at a row would miss the cache. */
 	for (size_t i = 0; i < r->n; i++) {
-		uint32_t row = order[i];
-		bool buildable = r->rows[row].rule == MF_RULE_NONE;
+		bool buildable = r->rows[i].rule == MF_RULE_NONE;
 		if ((i & 4095) == 4095 && superseded(w)) {
 			out->abandoned = true;
 			goto fail;
 		}
-		if ((r->show == MF_SHOW_BUILDABLE && !buildable) || (r->show == MF_SHOW_REJECTED && buildable))
-			continue;
-		if (mf_filter_match(r->filter, &r->ctx, &r->rows[row], out->rank_of[row] + 1))
-			out->view[out->n_view++] = row;
+		on_show[i] = r->show == MF_SHOW_BUILDABLE ? buildable : r->show == MF_SHOW_REJECTED ? !buildable : true;
+		if (on_show[i] && r->filter)
+			on_show[i] = mf_filter_match(r->filter, &r->ctx, &r->rows[i], out->rank_of[i] + 1);
 	}
+	const uint32_t *order = by_rank ? o->by_rank : o->sorted;
+	for (size_t i = 0; i < r->n; i++)
+		if (on_show[order[i]])
+			out->view[out->n_view++] = order[i];
+	free(on_show);
 	return true;
 fail:
+	free(on_show);
 	free(out->rank_of);
 	free(out->view);
 	out->rank_of = out->view = NULL;

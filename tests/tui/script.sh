@@ -19,7 +19,7 @@ for size in 60x16 80x24 132x43 200x60; do
 	widest "${size%x*}"
 	tall "${size#*x}"
 	says out "dualpipe+"
-	says out "has no DualPipe schedule"
+	says out "has no DualPipe"
 	play $size --ascii <<<':dump'
 	widest "${size%x*}"
 	if LC_ALL=C grep -q '[^ -~]' "$work/out"; then bad "not ASCII at $size"; else ok; fi
