@@ -104,7 +104,7 @@ void mf_worker_cancel(mf_worker *w)
 {
 	if (!w->started)
 		return;
-	w->cancel = 1;
+	__atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
 	pthread_join(w->thread, NULL);
 	w->started = false;
 	mf_search_free(w->result);
