@@ -1,306 +1,613 @@
-/* detail.c: the detail pane and the comparison. Everything it shows comes from one explained evaluation of the plan. */
-#include "app.h"
+/* detail.c: everything about one plan, and the comparison of a few. */
+#include "tui_app.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-void mf_app_fill_detail(mf_app *a)
-{
-	const mf_row *row = mf_app_row(a, a->cursor);
-	mf_detail *d = &a->detail;
-	double fraction = NAN;
-	mf_err err;
-
-	if (!row || (d->filled && memcmp(&d->plan, &row->plan, sizeof row->plan) == 0))
-		return;
-	d->plan = row->plan;
-	d->filled = true;
-	if (mf_realize_explain(&a->realizer, &row->plan, &d->refusal) < 0)
-		memset(&d->refusal, 0, sizeof d->refusal);
-	mf_paper_note(&row->plan, &a->in, d->note);
-	if (mf_cost_explain(a->evaluator, &row->plan, d->ex, &err) < 0)
-		memset(d->ex, 0, sizeof *d->ex);
-	if (d->has_argv)
-		mf_argv_dispose(&d->argv);
-	d->has_argv = mf_argv_init(&d->argv, true, &err) == MF_OK;
-	if (!d->has_argv)
-		return;
-	if (a->workload.phase == MF_SERVE)
-		fraction = mf_cost_mem_fraction(a->evaluator, &row->plan);
-	mf_emit(a->emitter, &row->plan, fraction, &d->argv.sink);
-}
-
-/* ---- lines that scroll ------------------------------------------------------------------------------------------------ */
-
-struct pane {
-	mf_app *a;
-	mf_rect r;
-	int line;   /* next line, counted from the top of the text */
+const mf_choice mf_tab_choices[] = {
+	{MF_TAB_OVERVIEW, "overview", "the plan in figures"},
+	{MF_TAB_MEMORY, "memory", "the ledger of the worst stage, line by line"},
+	{MF_TAB_TIME, "time", "the step, term by term"},
+	{MF_TAB_WHY, "why", "why it was refused, and the nearest plan that is not"},
+	{MF_TAB_ARGV, "argv", "the command"},
+	{0, NULL, NULL},
 };
 
-/* Row on the screen of the next line, or -1 when it is scrolled out. */
-static int next_y(struct pane *p)
+void mf_format_number(char *out, size_t size, double v, int digits)
 {
-	int y = p->r.y + p->line++ - p->a->detail_scroll;
-
-	return y >= p->r.y && y < p->r.y + p->r.h ? y : -1;
+	if (isnan(v))
+		snprintf(out, size, "-");
+	else
+		snprintf(out, size, "%.*f", digits, v);
 }
 
-static void put(struct pane *p, mf_role role, const char *text)
+void mf_format_count(char *out, size_t size, uint64_t n)
 {
-	int y = next_y(p);
-
-	if (y >= 0)
-		mf_cells_text(&p->a->cells, p->r.x + 1, y, p->r.w - 2, role, text);
+	char plain[32];
+	int len = snprintf(plain, sizeof(plain), "%llu", (unsigned long long)n);
+	size_t o = 0;
+	for (int i = 0; i < len && o + 2 < size; i++) {
+		if (i > 0 && (len - i) % 3 == 0)
+			out[o++] = ',';
+		out[o++] = plain[i];
+	}
+	out[o] = 0;
 }
 
-static void MF_PRINTF(3, 4) putf(struct pane *p, mf_role role, const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
+/* ---- facts about the plan ---- */
 
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	put(p, role, text);
+static mf_realizer realizer(const mf_app *a)
+{
+	return (mf_realizer){a->eval.emitter, a->eval.cost, true};
 }
 
-/* Breaks a long text at blanks. */
-static void put_wrapped(struct pane *p, mf_role role, const char *text)
+mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *out, mf_err *err)
 {
-	int width = p->r.w - 2 > 8 ? p->r.w - 2 : 8;
+	mf_status st = mf_argv_init(out, forced, err);
+	if (st < 0)
+		return st;
+	mf_emit(a->eval.emitter, p, a->phase == MF_SERVE ? mf_cost_mem_fraction(a->eval.cost, p) : NAN, &out->sink);
+	if (out->failed)
+		st = mf_fail(err, MF_ENOMEM, "out of memory");
+	else if (mf_rule_unspeakable(out->sink.rule) || (out->sink.rule != MF_RULE_NONE && !forced))
+		st = mf_fail(err, MF_EREFUSED, "refused by %s", mf_rule_get(out->sink.rule)->id);
+	if (st < 0)
+		mf_argv_dispose(out);
+	return st;
+}
 
-	while (*text) {
-		size_t newline = strcspn(text, "\n"), len = mf_text_fit(text, newline, width, p->a->cells.ascii, NULL), cut = len;
-		char line[1024];
+static void make_argv(mf_app *a)
+{
+	mf_detail *d = &a->detail;
+	mf_argv argv;
+	mf_err err;
 
-		if (len < newline)
+	d->argv_valid = true;
+	mf_buf_clear(&d->argv);
+	d->argv_sha256[0] = 0;
+	if (mf_plan_sha256(&d->plan, &a->in, d->plan_sha256) < 0)
+		d->plan_sha256[0] = 0;
+	if (mf_detail_command(a, &d->plan, true, &argv, &err) < 0)
+		return;
+	for (size_t i = 0; i < argv.n_env; i++)
+		mf_buf_printf(&d->argv, "%s\n", argv.env[i]);
+	for (size_t i = 0; i < argv.n; i++) {
+		/* A flag begins a line; its values stay on it. */
+		bool flag = argv.args[i][0] == '-' && argv.args[i][1] == '-';
+		if (i > 0)
+			mf_buf_putc(&d->argv, flag ? '\n' : ' ');
+		mf_buf_shell_quote(&d->argv, argv.args[i]);
+	}
+	mf_buf_putc(&d->argv, '\n');
+	if (mf_argv_sha256(&argv, d->argv_sha256) < 0)
+		d->argv_sha256[0] = 0;
+	mf_argv_dispose(&argv);
+}
+
+/* The buildable plan that differs in the fewest dimensions; among equals the one that ranks first. */
+static void find_neighbour(mf_app *a)
+{
+	mf_detail *d = &a->detail;
+	int least = INT32_MAX;
+	uint32_t best_rank = MF_NO_ROW;
+
+	d->neighbour_valid = true;
+	d->neighbour = MF_NO_ROW;
+	if (!a->rank_of)
+		return;
+	for (size_t i = 0; i < a->n_rows; i++) {
+		const mf_row *r = &a->rows[i];
+		if (r->rule != MF_RULE_NONE)
+			continue;
+		int n = 0;
+		for (int k = 0; mf_plan_dims[k].name && n <= least; k++)
+			if (mf_plan_dims[k].phases & 1u << a->phase)
+				n += mf_dim_get(&r->plan, k) != mf_dim_get(&d->plan, k);
+		if (n < least || (n == least && a->rank_of[i] < best_rank)) {
+			least = n;
+			best_rank = a->rank_of[i];
+			d->neighbour = (uint32_t)i;
+		}
+	}
+	d->neighbour_changes = least;
+}
+
+void mf_detail_refresh(mf_app *a)
+{
+	mf_detail *d = &a->detail;
+	const mf_row *row = mf_app_selected(a);
+
+	if (!row) {
+		d->valid = false;
+		return;
+	}
+	if (!d->valid || d->generation != a->generation || memcmp(&d->plan, &row->plan, sizeof(d->plan)) != 0) {
+		mf_realizer r = realizer(a);
+		d->valid = true;
+		d->generation = a->generation;
+		d->plan = row->plan;
+		d->argv_valid = d->neighbour_valid = false;
+		d->status = mf_cost_explain(a->eval.cost, &row->plan, d->explain, &d->err);
+		if (mf_realize_explain(&r, &row->plan, &d->refusal) < 0)
+			memset(&d->refusal, 0, sizeof(d->refusal));
+		d->note[0] = 0;
+		mf_paper_note(&row->plan, &a->in, d->note);
+	}
+	if (a->detail_open && a->tab == MF_TAB_ARGV && !d->argv_valid)
+		make_argv(a);
+	if (a->detail_open && (a->tab == MF_TAB_WHY || a->tab == MF_TAB_OVERVIEW) && d->refusal.rule && d->refusal.rule[0] &&
+		!d->neighbour_valid && !a->searching)
+		find_neighbour(a);
+}
+
+/* ---- drawing lines ---- */
+
+/* Writes lines into a rectangle, some of them scrolled out. */
+struct pen {
+	const mf_app *a;
+	mf_cells *s;
+	mf_rect r;
+	int scroll, line;
+};
+
+static int pen_y(const struct pen *p)
+{
+	int y = p->line - p->scroll;
+	return y >= 0 && y < p->r.h ? p->r.y + y : -1;
+}
+
+static void put(struct pen *p, int x, mf_role role, const char *text)
+{
+	int y = pen_y(p);
+	if (y >= 0 && x < p->r.w)
+		mf_cells_text(p->s, p->r.x + x, y, p->r.w - x, role, text);
+}
+
+static void put_right(struct pen *p, int x, int width, mf_role role, const char *text)
+{
+	int y = pen_y(p);
+	if (y >= 0 && x < p->r.w)
+		mf_cells_right(p->s, p->r.x + x, y, x + width > p->r.w ? p->r.w - x : width, role, text);
+}
+
+/* Text broken at blanks (or anywhere, where a word is wider than the pane), from column x on. */
+static void put_wrapped(struct pen *p, int x, mf_role role, const char *text)
+{
+	int room = p->r.w - x;
+	char piece[1024];
+
+	if (room < 1)
+		return;
+	do {
+		size_t line_len = strcspn(text, "\n");
+		size_t n = mf_text_fit(text, line_len, room, p->s->ascii, NULL);
+		if (n < line_len) {
+			size_t cut = n;
 			while (cut > 0 && text[cut] != ' ')
 				cut--;
-		len = cut ? cut : len ? len : 1;
-		snprintf(line, sizeof line, "%.*s", (int)len, text);
-		put(p, role, line);
-		text += len;
-		text += *text == '\n' || *text == ' ';
+			if (cut > 0)
+				n = cut;
+			if (n == 0)
+				n = 1;
+		}
+		if (n >= sizeof(piece))
+			n = sizeof(piece) - 1;
+		memcpy(piece, text, n);
+		piece[n] = 0;
+		put(p, x, role, piece);
+		p->line++;
+		text += n;
+		if (*text == '\n')
+			text++;
+		while (*text == ' ')
+			text++;
+	} while (*text);
+}
+
+static void field(struct pen *p, const char *name, mf_role role, const char *value)
+{
+	put(p, 0, MF_ROLE_DIM, name);
+	put_wrapped(p, 14, role, value);
+}
+
+/* A bar of `width` columns with `share` of it filled; what is over 1 ends in a mark. */
+static void bar(struct pen *p, int x, int width, double share, mf_glyph glyph, mf_role role)
+{
+	int y = pen_y(p);
+	if (y < 0 || isnan(share))
+		return;
+	bool over = share > 1;
+	int full = (int)lround((over ? 1 : share) * width);
+	for (int i = 0; i < width && x + i < p->r.w; i++) {
+		bool on = i < full;
+		mf_glyph g = over && i == width - 1 ? MF_G_OVER : on ? glyph : MF_G_EMPTY;
+		mf_cells_text(p->s, p->r.x + x + i, y, 1, over ? MF_ROLE_BAR_OVER : on ? role : MF_ROLE_DIM,
+			mf_glyph_text(g, p->s->ascii));
 	}
 }
 
-static void bar(struct pane *p, const char *name, double value, double whole, const char *unit, mf_role role)
-{
-	int y = next_y(p), room = p->r.w - 46, n;
-	char text[64];
+/* ---- tabs ---- */
 
-	if (y < 0)
-		return;
-	mf_cells_text(&p->a->cells, p->r.x + 1, y, 28, MF_ROLE_TEXT, name);
-	snprintf(text, sizeof text, "%.3f %s", value, unit);
-	mf_cells_right(&p->a->cells, p->r.x + 29, y, 14, MF_ROLE_TEXT, text);
-	n = room > 0 && whole > 0 && value > 0 ? (int)(fmin(1, value / whole) * room + 0.5) : 0;
-	for (int i = 0; i < n; i++)
-		mf_cells_text(&p->a->cells, p->r.x + 44 + i, y, 1, role, mf_glyph_text(MF_G_BAR1, p->a->cells.ascii));
-}
-
-/* ---- tabs -------------------------------------------------------------------------------------------------------------- */
-
-static void overview(struct pane *p)
+static void overview(struct pen *p)
 {
 	const mf_app *a = p->a;
-	const mf_explain *ex = a->detail.ex;
-	uint32_t world = mf_cluster_world(&a->cluster);
+	const mf_detail *d = &a->detail;
+	const mf_row *row = mf_app_selected(a);
+	const mf_time *t = &d->explain->time;
+	const mf_memory *m = &d->explain->memory;
+	char text[MF_PLAN_TEXT_MAX], n[64];
+
+	mf_plan_format(&d->plan, a->in.intern, text);
+	put_wrapped(p, 0, MF_ROLE_ACCENT, text);
+	if (d->refusal.rule && d->refusal.rule[0] && a->constraint) {
+		snprintf(text, sizeof(text), "refused  %s  %s  stage %s", d->refusal.boundary, d->refusal.rule, d->refusal.stage);
+		put(p, 0, MF_ROLE_REASON, text);
+		p->line++;
+		put_wrapped(p, 2, MF_ROLE_REASON, d->refusal.reason);
+		if (d->neighbour_valid && d->neighbour != MF_NO_ROW) {
+			char plan[MF_PLAN_TEXT_MAX];
+			mf_plan_format(&a->rows[d->neighbour].plan, a->in.intern, plan);
+			field(p, "nearest", MF_ROLE_BUILDABLE, plan);
+		}
+	} else if (a->constraint) {
+		put(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE, row->probe ?
+			"buildable, but closer to the budget than the ledger's own error: launch it to know" : "buildable");
+		p->line++;
+	}
+	if (d->status < 0) {
+		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
+		return;
+	}
+	snprintf(text, sizeof(text), "%.1f tokens/s/GPU%s", a->tax ? t->throughput : (double)row->untaxed,
+		t->extrapolated ? "  (extrapolated: outside the range the constants were measured in)" : "");
+	field(p, "throughput", MF_ROLE_TEXT, text);
+	if (!isnan(row->simulated)) {
+		snprintf(text, sizeof(text), "%.1f tokens/s/GPU", (double)row->simulated);
+		field(p, "simulator", MF_ROLE_TEXT, text);
+	}
+	if (a->phase == MF_TRAIN) {
+		snprintf(text, sizeof(text), "%.1f ms, %.1f%% of it pipeline bubble", t->step_ms, 100 * t->bubble_fraction);
+		field(p, "step", MF_ROLE_TEXT, text);
+	} else {
+		snprintf(text, sizeof(text), "TTFT %.1f ms  TPOT %.2f ms  %.0f requests at once", t->ttft_ms, t->tpot_ms, t->batch);
+		field(p, "latency", MF_ROLE_TEXT, text);
+	}
+	mf_format_number(n, sizeof(n), 100 * t->hidden_fraction, 0);
+	snprintf(text, sizeof(text), "%s%% hidden", n);
+	field(p, "communication", MF_ROLE_TEXT, text);
+	snprintf(text, sizeof(text), "%.2f of %.2f GB on stage %u", m->total_bytes / MF_GB, m->budget_bytes / MF_GB,
+		m->worst_stage);
+	put(p, 0, MF_ROLE_DIM, "memory");
+	put(p, 14, MF_ROLE_TEXT, text);
+	int used = 14 + mf_text_width(text, p->s->ascii) + 2;
+	bar(p, used, p->r.w - used < 30 ? p->r.w - used : 30, m->total_bytes / m->budget_bytes, MF_G_BAR1, MF_ROLE_BAR1);
+	p->line++;
+	snprintf(text, sizeof(text), "dp %u", mf_plan_dp(&d->plan, a->world));
+	size_t used_bytes = strlen(text);
+	for (int i = 0; mf_plan_dims[i].name && used_bytes + 40 < sizeof(text); i++) {
+		const mf_plan_dim *dim = &mf_plan_dims[i];
+		if (!(dim->phases & 1u << a->phase) || dim->choices)
+			continue;
+		unsigned v = mf_dim_get(&d->plan, i);
+		if (v > 1)
+			used_bytes += (size_t)snprintf(text + used_bytes, sizeof(text) - used_bytes, "  %s %u", dim->name, v);
+	}
+	field(p, "layout", MF_ROLE_TEXT, text);
+	if (d->note[0])
+		field(p, "note", MF_ROLE_DIM, d->note);
+}
+
+static int by_bytes(const void *x, const void *y)
+{
+	double a = (*(const mf_memory_line *const *)x)->bytes, b = (*(const mf_memory_line *const *)y)->bytes;
+	return a < b ? 1 : a > b ? -1 : 0;
+}
+
+static void memory(struct pen *p)
+{
+	const mf_detail *d = &p->a->detail;
+	const mf_explain *e = d->explain;
+	static const struct { const char *prefix, *name; mf_glyph glyph; mf_role role; } group[] = {
+		{"weights", "weights", MF_G_BAR1, MF_ROLE_BAR1}, {"grad", "gradients", MF_G_BAR2, MF_ROLE_BAR2},
+		{"opt", "optimizer", MF_G_BAR3, MF_ROLE_BAR3}, {"", "other", MF_G_BAR4, MF_ROLE_BAR4}};
+	double sum[MF_COUNT(group)] = {0};
+	char text[160];
+
+	if (d->status < 0) {
+		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
+		return;
+	}
+	const mf_memory_line *line[MF_MAX_LINES];
+	for (size_t i = 0; i < e->n_lines; i++) {
+		size_t g = 0;
+		while (strncmp(e->lines[i].name, group[g].prefix, strlen(group[g].prefix)) != 0)
+			g++;
+		sum[g] += e->lines[i].bytes;
+		line[i] = &e->lines[i];
+	}
+	qsort(line, e->n_lines, sizeof(*line), by_bytes);
+	double budget = e->memory.budget_bytes, total = e->memory.total_bytes, scale = total > budget ? total : budget;
+	snprintf(text, sizeof(text), "%.2f GB of %.2f, stage %u%s", total / MF_GB, budget / MF_GB, e->memory.worst_stage,
+		total > budget ? ": does not fit" : e->memory.probe ? ": too close to tell" : "");
+	put(p, 0, total > budget ? MF_ROLE_REASON : MF_ROLE_TEXT, text);
+	p->line++;
+	int width = p->r.w, y = pen_y(p), x = 0;
+	double at = 0;
+	for (size_t g = 0; g < MF_COUNT(group) && scale > 0; g++) {
+		at += sum[g];
+		int end = (int)lround(at / scale * width);
+		for (; x < end; x++)
+			if (y >= 0)
+				mf_cells_text(p->s, p->r.x + x, y, 1, group[g].role, mf_glyph_text(group[g].glyph, p->s->ascii));
+	}
+	for (; x < width; x++)
+		if (y >= 0)
+			mf_cells_text(p->s, p->r.x + x, y, 1, MF_ROLE_DIM, mf_glyph_text(MF_G_EMPTY, p->s->ascii));
+	if (total > budget && y >= 0)
+		mf_cells_text(p->s, p->r.x + (int)(budget / scale * (width - 1)), y, 1, MF_ROLE_BAR_OVER,
+			mf_glyph_text(MF_G_OVER, p->s->ascii));
+	p->line++;
+	x = 0;
+	for (size_t g = 0; g < MF_COUNT(group); g++) {
+		snprintf(text, sizeof(text), "%s %s %.1f  ", mf_glyph_text(group[g].glyph, p->s->ascii), group[g].name,
+			sum[g] / MF_GB);
+		put(p, x, group[g].role, text);
+		x += mf_text_width(text, p->s->ascii);
+	}
+	p->line += 2;
+	for (size_t i = 0; i < e->n_lines; i++) {
+		snprintf(text, sizeof(text), "%.3f", line[i]->bytes / MF_GB);
+		put_right(p, 0, 8, MF_ROLE_TEXT, text);
+		put(p, 9, MF_ROLE_TEXT, line[i]->name);
+		int after = 36;
+		if (p->r.w > after + 8)
+			put(p, after, MF_ROLE_DIM, line[i]->rule ? line[i]->rule : "");
+		p->line++;
+	}
+	if (e->n_stages > 1) {
+		p->line++;
+		put(p, 0, MF_ROLE_TITLE, "by pipeline stage");
+		p->line++;
+		for (size_t i = 0; i < e->n_stages; i++) {
+			snprintf(text, sizeof(text), "%3zu %8.2f GB", i, e->stage_bytes[i] / MF_GB);
+			put(p, 0, MF_ROLE_TEXT, text);
+			bar(p, 16, p->r.w - 16 < 40 ? p->r.w - 16 : 40, e->stage_bytes[i] / budget, MF_G_BAR1, MF_ROLE_BAR1);
+			p->line++;
+		}
+	}
+}
+
+static void time_tab(struct pen *p)
+{
+	const mf_detail *d = &p->a->detail;
+	const mf_explain *e = d->explain;
+	double sum = 0, most = 0;
+	char text[256];
+
+	if (d->status < 0) {
+		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
+		return;
+	}
+	for (size_t i = 0; i < e->n_terms; i++) {
+		sum += e->terms[i].ms;
+		most = e->terms[i].ms > most ? e->terms[i].ms : most;
+	}
+	if (p->a->phase == MF_TRAIN)
+		snprintf(text, sizeof(text), "step %.2f ms", e->time.step_ms);
+	else
+		snprintf(text, sizeof(text), "TTFT %.2f ms, TPOT %.3f ms", e->time.ttft_ms, e->time.tpot_ms);
+	put(p, 0, MF_ROLE_TEXT, text);
+	p->line++;
+	int name_width = p->r.w >= 70 ? 30 : 24, bar_width = p->r.w - name_width - 10;
+	bar_width = bar_width > 30 ? 30 : bar_width;
+	for (size_t i = 0; i < e->n_terms; i++) {
+		const mf_term *t = &e->terms[i];
+		snprintf(text, sizeof(text), "%s%.3f", t->extrapolated ? "~" : "", t->ms);
+		put_right(p, 0, 9, MF_ROLE_TEXT, text);
+		put(p, 10, MF_ROLE_TEXT, t->name);
+		if (bar_width > 4 && most > 0)
+			bar(p, 10 + name_width, bar_width < p->r.w - 10 - name_width ? bar_width : p->r.w - 10 - name_width,
+				t->ms > 0 ? t->ms / most : 0, MF_G_BAR1, MF_ROLE_BAR2);
+		p->line++;
+		if (p->a->focus == MF_FOCUS_DETAIL) {
+			/* With the keys here there is time to read how each number came about. */
+			snprintf(text, sizeof(text), "%s   %s", t->formula ? t->formula : "", t->inputs);
+			put_wrapped(p, 12, MF_ROLE_DIM, text);
+			for (int k = 0; k < t->n_consts; k++) {
+				mf_const_id id = t->consts[k];
+				snprintf(text, sizeof(text), "%s = %g %s (%s)", mf_const_infos[id].name, p->a->consts.v[id],
+					mf_const_infos[id].unit, p->a->consts.from_overlay[id] ? p->a->consts.overlay : "factory");
+				put(p, 14, MF_ROLE_DIM, text);
+				p->line++;
+			}
+		}
+	}
+}
+
+static const char *boundary_title(const char *id)
+{
+	for (const mf_boundary *b = mf_boundaries; b->id; b++)
+		if (strcmp(b->id, id) == 0)
+			return b->title;
+	return "";
+}
+
+static void why(struct pen *p)
+{
+	const mf_app *a = p->a;
+	const mf_detail *d = &a->detail;
+	const mf_refusal *r = &d->refusal;
+	const mf_row *row = mf_app_selected(a);
+	char text[512];
+
+	if (!r->rule || !r->rule[0]) {
+		put(p, 0, MF_ROLE_BUILDABLE, "buildable: the emitter wrote a command and the memory fits");
+		p->line++;
+		if (row->probe)
+			put_wrapped(p, 0, MF_ROLE_PROBE, "It is closer to the budget than the ledger's own measured error: only a launch can tell.");
+		if (d->note[0])
+			put_wrapped(p, 0, MF_ROLE_DIM, d->note);
+		return;
+	}
+	put_wrapped(p, 0, MF_ROLE_REASON, r->reason);
+	p->line++;
+	field(p, "rule", MF_ROLE_TEXT, r->rule);
+	snprintf(text, sizeof(text), "%s  %s", r->boundary, boundary_title(r->boundary));
+	field(p, "boundary", MF_ROLE_TEXT, text);
+	field(p, "stage", MF_ROLE_TEXT, r->stage);
+	field(p, "kind", MF_ROLE_TEXT, r->kind);
+	if (r->exception && r->exception[0])
+		field(p, "raised as", MF_ROLE_TEXT, r->exception);
+	const mf_rule *rule = mf_rule_get(row->rule);
+	if (rule->when && rule->when[0])
+		field(p, "when", MF_ROLE_TEXT, rule->when);
+	if (rule->where && rule->where[0])
+		field(p, "where", MF_ROLE_DIM, rule->where);
+	if (d->note[0])
+		field(p, "note", MF_ROLE_DIM, d->note);
+	p->line++;
+	if (!d->neighbour_valid)
+		return;
+	if (d->neighbour == MF_NO_ROW) {
+		put(p, 0, MF_ROLE_TEXT, "no plan of this space can be built");
+		p->line++;
+		return;
+	}
+	const mf_row *near = &a->rows[d->neighbour];
+	char plan[MF_PLAN_TEXT_MAX];
+	mf_plan_format(&near->plan, a->in.intern, plan);
+	field(p, "nearest", MF_ROLE_BUILDABLE, plan);
+	snprintf(text, sizeof(text), "%d dimension%s changed, %+.1f%% throughput, rank %u", d->neighbour_changes,
+		d->neighbour_changes == 1 ? "" : "s", 100.0 * ((double)near->throughput / (double)row->throughput - 1),
+		a->rank_of[d->neighbour] + 1);
+	field(p, "", MF_ROLE_TEXT, text);
+}
+
+static void argv_tab(struct pen *p)
+{
+	const mf_detail *d = &p->a->detail;
+	char text[128];
+
+	if (!d->argv_valid)
+		return;
+	if (d->argv.len == 0) {
+		put_wrapped(p, 0, MF_ROLE_REASON, d->refusal.reason);
+		put(p, 0, MF_ROLE_DIM, "The toolchain has no words for this plan.");
+		p->line++;
+		return;
+	}
+	if (d->refusal.rule && d->refusal.rule[0])
+		put_wrapped(p, 0, MF_ROLE_REASON, "Refused; this is what would have been written:");
+	const char *s = mf_buf_text(&d->argv);
+	while (*s) {
+		size_t len = strcspn(s, "\n");
+		char line[1024];
+		snprintf(line, sizeof(line), "%.*s", (int)(len < 1023 ? len : 1023), s);
+		put_wrapped(p, line[0] == '-' ? 2 : 0, MF_ROLE_TEXT, line);
+		s += len + (s[len] == '\n');
+	}
+	p->line++;
+	snprintf(text, sizeof(text), "argv_sha256 %s", d->argv_sha256);
+	put_wrapped(p, 0, MF_ROLE_DIM, text);
+	snprintf(text, sizeof(text), "plan_sha256 %s", d->plan_sha256);
+	put_wrapped(p, 0, MF_ROLE_DIM, text);
+}
+
+int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
+{
+	struct pen p = {a, s, r, scroll, 0};
+
+	if (!a->detail.valid || !mf_app_selected(a)) {
+		put(&p, 0, MF_ROLE_DIM, a->searching ? "searching" : "no plan is selected");
+		return 1;
+	}
+	switch (a->tab) {
+	case MF_TAB_OVERVIEW: overview(&p); break;
+	case MF_TAB_MEMORY: memory(&p); break;
+	case MF_TAB_TIME: time_tab(&p); break;
+	case MF_TAB_WHY: why(&p); break;
+	case MF_TAB_ARGV: argv_tab(&p); break;
+	case MF_TAB_COUNT: break;
+	}
+	return p.line;
+}
+
+/* ---- comparison ---- */
+
+static void dim_text(const mf_plan *p, int dim, char *out, size_t size)
+{
+	unsigned v = mf_dim_get(p, dim);
+	if (mf_plan_dims[dim].choices)
+		snprintf(out, size, "%s", mf_choice_name(mf_plan_dims[dim].choices, (int)v));
+	else
+		snprintf(out, size, "%u", v);
+}
+
+int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
+{
+	struct pen p = {a, s, r, scroll, 0};
+	static const char *const figures[] = {"tokens/s/GPU", "step ms", "TTFT ms", "TPOT ms", "memory GB", "hidden %", "bubble %",
+		"verdict"};
+	int n = a->n_marks, name_width = 14, width = n > 0 ? (r.w - name_width) / n : 0;
+	mf_realizer realize = realizer(a);
 	char text[MF_PLAN_TEXT_MAX];
 
-	mf_plan_format(&a->detail.plan, a->in.intern, text);
-	put_wrapped(p, MF_ROLE_ACCENT, text);
-	if (a->workload.phase == MF_SERVE)
-		putf(p, MF_ROLE_TEXT, "%.1f tokens/s/GPU   TTFT %.0f ms   TPOT %.2f ms   batch %.0f", ex->time.throughput, ex->time.ttft_ms,
-			ex->time.tpot_ms, ex->time.batch);
-	else
-		putf(p, MF_ROLE_TEXT, "%.1f tokens/s/GPU   step %.1f ms   bubble %.1f%%   hidden %.0f%%", ex->time.throughput,
-			ex->time.step_ms, 100 * ex->time.bubble_fraction, 100 * ex->time.hidden_fraction);
-	putf(p, MF_ROLE_TEXT, "%.1f of %.1f GB, worst stage %u%s", ex->memory.total_bytes / MF_GB, ex->memory.budget_bytes / MF_GB,
-		ex->memory.worst_stage, ex->memory.probe ? ", within the ledger's error: probe" : "");
-	putf(p, MF_ROLE_DIM, "%u GPUs: data parallel %u, expert tensor parallel %u", world, mf_plan_dp(&a->detail.plan, world),
-		mf_plan_etp(&a->detail.plan, world));
-	if (a->constraint && *a->detail.refusal.rule)
-		put_wrapped(p, MF_ROLE_REASON, a->detail.refusal.reason);
-	if (a->detail.note[0])
-		put_wrapped(p, MF_ROLE_DIM, a->detail.note);
-}
-
-static void memory_tab(struct pane *p)
-{
-	const mf_explain *ex = p->a->detail.ex;
-
-	putf(p, ex->memory.fits ? MF_ROLE_TEXT : MF_ROLE_REASON, "%.2f of %.2f GB on stage %u%s", ex->memory.total_bytes / MF_GB,
-		ex->memory.budget_bytes / MF_GB, ex->memory.worst_stage, ex->memory.fits ? "" : ": does not fit");
-	for (size_t i = 0; i < ex->n_lines; i++)
-		bar(p, ex->lines[i].name, ex->lines[i].bytes / MF_GB, ex->memory.total_bytes / MF_GB, "GB",
-			(mf_role)(MF_ROLE_BAR1 + (int)(i % 4)));
-	for (size_t i = 0; ex->n_stages > 1 && i < ex->n_stages; i++) {
-		char name[32];
-
-		snprintf(name, sizeof name, "stage %zu", i);
-		bar(p, name, ex->stage_bytes[i] / MF_GB, ex->memory.budget_bytes / MF_GB, "GB", MF_ROLE_BAR2);
+	for (int k = 0; k < n; k++) {
+		snprintf(text, sizeof(text), "%c: ", 'A' + k);
+		put(&p, 0, MF_ROLE_MARK, text);
+		mf_plan_format(&a->marks[k], a->in.intern, text);
+		put_wrapped(&p, 3, MF_ROLE_ACCENT, text);
 	}
-}
-
-static void time_tab(struct pane *p)
-{
-	const mf_explain *ex = p->a->detail.ex;
-	double whole = p->a->workload.phase == MF_SERVE ? ex->time.tpot_ms : ex->time.step_ms;
-
-	for (size_t i = 0; i < ex->n_terms; i++)
-		bar(p, ex->terms[i].name, ex->terms[i].ms, whole, "ms", (mf_role)(MF_ROLE_BAR1 + (int)(i % 4)));
-	for (size_t i = 0; i < ex->n_terms; i++) {
-		const mf_term *t = &ex->terms[i];
-
-		putf(p, MF_ROLE_DIM, "%s: %s  %s", t->name, t->formula, t->inputs);
-		for (size_t k = 0; k < t->n_consts; k++)
-			putf(p, MF_ROLE_DIM, "  %s = %g %s (%s)", mf_const_infos[t->consts[k]].name, p->a->consts.v[t->consts[k]],
-				mf_const_infos[t->consts[k]].unit,
-				p->a->consts.from_overlay[t->consts[k]] ? p->a->overlay : mf_const_infos[t->consts[k]].source);
-	}
-}
-
-static void why_tab(struct pane *p)
-{
-	const mf_refusal *r = &p->a->detail.refusal;
-
-	if (!*r->rule) {
-		put(p, MF_ROLE_BUILDABLE, "buildable: no rule of the emitter refuses it, and it fits the card");
-		if (p->a->detail.note[0])
-			put_wrapped(p, MF_ROLE_DIM, p->a->detail.note);
-		return;
-	}
-	putf(p, MF_ROLE_TEXT, "refused by %s, boundary %s, stage %s, %s (%s)", r->rule, r->boundary, r->stage, r->kind, r->exception);
-	put_wrapped(p, MF_ROLE_REASON, r->reason);
-	for (mf_rule_id id = 1; id < MF_RULE_COUNT; id++) {
-		const mf_rule *rule = mf_rule_get(id);
-
-		if (strcmp(rule->id, r->rule) == 0 && rule->when && *rule->when) {
-			putf(p, MF_ROLE_DIM, "when: %s", rule->when);
-			if (rule->where && *rule->where)
-				putf(p, MF_ROLE_DIM, "where: %s", rule->where);
-			break;
-		}
-	}
-	put(p, MF_ROLE_DIM, "n goes to the next plan that can be built");
-}
-
-static void argv_tab(struct pane *p)
-{
-	const mf_argv *v = &p->a->detail.argv;
-
-	if (!p->a->detail.has_argv || !v->n) {
-		put(p, MF_ROLE_DIM, "the toolchain has no words for this plan");
-		return;
-	}
-	for (size_t i = 0; i < v->n_env; i++)
-		put(p, MF_ROLE_DIM, v->env[i]);
-	for (size_t i = 0; i < v->n; i++) {
-		/* A flag and its value stand on one line. */
-		bool value = i + 1 < v->n && strncmp(v->args[i], "--", 2) == 0 && strncmp(v->args[i + 1], "--", 2) != 0;
-		mf_role role = v->parts[i] == MF_PART_SITE ? MF_ROLE_DIM : MF_ROLE_TEXT;
-
-		if (value)
-			putf(p, role, "%s %s", v->args[i], v->args[i + 1]);
-		else
-			put(p, role, v->args[i]);
-		i += value;
-	}
-}
-
-void mf_view_detail(mf_app *a, mf_rect r)
-{
-	static const char *const names[MF_TAB_COUNT] = {"overview", "memory", "time", "why", "argv"};
-	static void (*const tabs[MF_TAB_COUNT])(struct pane *) = {overview, memory_tab, time_tab, why_tab, argv_tab};
-	struct pane p = {a, {r.x, r.y + 1, r.w, r.h - 1}, 0};
-	int x = r.x;
-
-	mf_cells_fill(&a->cells, (mf_rect){r.x, r.y, r.w, 1}, MF_ROLE_BORDER, ' ');
-	for (int i = 0; i < r.w; i++)
-		mf_cells_text(&a->cells, r.x + i, r.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, a->cells.ascii));
-	for (int t = 0; t < MF_TAB_COUNT; t++) {
-		char text[24];
-
-		snprintf(text, sizeof text, t == (int)a->tab ? "[%s]" : " %s ", names[t]);
-		x += mf_cells_text(&a->cells, x + 1, r.y, r.w - (x - r.x) - 1, t == (int)a->tab ? MF_ROLE_TAB_ACTIVE : MF_ROLE_TAB, text);
-	}
-	if (a->detail_focus && r.w > 60)
-		mf_cells_right(&a->cells, r.x + 46, r.y, r.w - 47, MF_ROLE_TAB_ACTIVE, " j k scroll, Esc leaves ");
-	if (!mf_app_row(a, a->cursor))
-		return;
-	mf_app_fill_detail(a);
-	tabs[a->tab](&p);
-	/* Scrolling stops where the text ends. */
-	if (a->detail_scroll > 0 && p.line - a->detail_scroll < 1)
-		a->detail_scroll = p.line > 0 ? p.line - 1 : 0;
-}
-
-/* ---- comparison -------------------------------------------------------------------------------------------------------- */
-
-static const mf_row *find_row(const mf_app *a, const mf_plan *p)
-{
-	for (size_t i = 0; a->found && i < a->found->n_rows; i++)
-		if (memcmp(&a->found->rows[i].plan, p, sizeof *p) == 0)
-			return &a->found->rows[i];
-	return NULL;
-}
-
-/* Segments of a plan's text, so that dimensions can be compared without a second list of them. */
-static bool has_segment(const char *text, const char *segment, size_t len)
-{
-	for (const char *at = text; *at;) {
-		size_t n = strcspn(at, "/");
-
-		if (n == len && strncmp(at, segment, len) == 0)
-			return true;
-		at += n + (at[n] == '/');
-	}
-	return false;
-}
-
-void mf_view_compare(mf_app *a, mf_rect r)
-{
-	static const char *const lines[] = {"tok/s/GPU", "step ms", "TTFT ms", "TPOT ms", "memory GB", "verdict"};
-	char texts[MF_MAX_MARKS][MF_PLAN_TEXT_MAX];
-	int width = (r.w - 14) / (int)(a->n_marks ? a->n_marks : 1);
-
-	mf_cells_fill(&a->cells, r, MF_ROLE_POPUP, ' ');
-	mf_cells_text(&a->cells, r.x + 1, r.y, r.w - 2, MF_ROLE_TAB_ACTIVE, "marked plans, what differs first (Esc leaves)");
-	for (size_t m = 0; m < a->n_marks; m++)
-		mf_plan_format(&a->marks[m], a->in.intern, texts[m]);
-	for (size_t m = 0; m < a->n_marks; m++) {
-		const mf_row *row = find_row(a, &a->marks[m]);
-		int x = r.x + 13 + (int)m * width, y = r.y + 2;
-
-		for (int same = 0; same < 2; same++)
-			for (const char *at = texts[m]; *at;) {
-				size_t n = strcspn(at, "/");
-				bool everywhere = true;
-				char segment[64];
-
-				for (size_t o = 0; o < a->n_marks; o++)
-					everywhere &= has_segment(texts[o], at, n);
-				if (everywhere == same && y < r.y + 10) {
-					snprintf(segment, sizeof segment, "%.*s", (int)n, at);
-					mf_cells_text(&a->cells, x, y++, width - 1, same ? MF_ROLE_DIM : MF_ROLE_ACCENT, segment);
-				}
-				at += n + (at[n] == '/');
-			}
-		for (size_t i = 0; row && i < MF_COUNT(lines); i++) {
-			const double v[] = {(double)row->throughput, (double)row->step_ms, (double)row->ttft_ms, (double)row->tpot_ms,
-				(double)row->memory_gb};
-			char text[48];
-
-			if (i < MF_COUNT(v) && !isfinite(v[i]))
-				snprintf(text, sizeof text, "-");
-			else if (i < MF_COUNT(v))
-				snprintf(text, sizeof text, "%.2f", v[i]);
+	p.line++;
+	for (int k = 0; k < n; k++)
+		put(&p, name_width + k * width, MF_ROLE_TITLE, (char[2]){(char)('A' + k), 0});
+	p.line++;
+	for (size_t f = 0; f < MF_COUNT(figures); f++) {
+		bool train_only = f == 1 || f == 6, serve_only = f == 2 || f == 3;
+		if ((train_only && a->phase != MF_TRAIN) || (serve_only && a->phase != MF_SERVE))
+			continue;
+		put(&p, 0, MF_ROLE_DIM, figures[f]);
+		for (int k = 0; k < n; k++) {
+			mf_time t;
+			mf_memory m;
+			mf_verdict v;
+			mf_cost_time(a->eval.cost, &a->marks[k], &t);
+			mf_cost_memory(a->eval.cost, &a->marks[k], &m);
+			mf_realize(&realize, &a->marks[k], &v);
+			const double value[] = {t.throughput, t.step_ms, t.ttft_ms, t.tpot_ms, m.total_bytes / MF_GB,
+				100 * t.hidden_fraction, 100 * t.bubble_fraction};
+			if (f == 7)
+				snprintf(text, sizeof(text), "%s", v.rule != MF_RULE_NONE ? mf_rule_get(v.rule)->id : v.probe ? "probe" : "buildable");
 			else
-				snprintf(text, sizeof text, "%s", row->rule ? mf_rule_get(row->rule)->id : row->probe ? "probe" : "buildable");
-			mf_cells_text(&a->cells, r.x + 1, r.y + 11 + (int)i, 11, MF_ROLE_DIM, lines[i]);
-			mf_cells_text(&a->cells, x, r.y + 11 + (int)i, width - 1, MF_ROLE_TEXT, text);
+				mf_format_number(text, sizeof(text), value[f], f == 0 || f == 1 ? 1 : 2);
+			int y = pen_y(&p);
+			if (y >= 0)
+				mf_cells_text(s, r.x + name_width + k * width, y, width - 1,
+					f == 7 && v.rule != MF_RULE_NONE ? MF_ROLE_REASON : MF_ROLE_TEXT, text);
+		}
+		p.line++;
+	}
+	/* Dimensions that differ first, then the common ones. */
+	for (int differ = 1; differ >= 0; differ--) {
+		p.line++;
+		put(&p, 0, MF_ROLE_TITLE, differ ? "differs" : "the same");
+		p.line++;
+		for (int i = 0; mf_plan_dims[i].name; i++) {
+			bool same = true;
+			for (int k = 1; k < n; k++)
+				same &= mf_dim_get(&a->marks[0], i) == mf_dim_get(&a->marks[k], i);
+			if (!(mf_plan_dims[i].phases & 1u << a->phase) || same == (differ == 1))
+				continue;
+			put(&p, 0, MF_ROLE_DIM, mf_plan_dims[i].name);
+			for (int k = 0; k < n; k++) {
+				int y = pen_y(&p);
+				dim_text(&a->marks[k], i, text, sizeof(text));
+				if (y >= 0)
+					mf_cells_text(s, r.x + name_width + k * width, y, width - 1, differ ? MF_ROLE_ACCENT : MF_ROLE_TEXT, text);
+			}
+			p.line++;
 		}
 	}
+	return p.line;
 }

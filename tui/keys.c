@@ -200,12 +200,10 @@ bool mf_key_next(mf_key_decoder *d, double now_ms, mf_key_event *out)
 				} else if (d->bytes[1] == 'O') {
 					if (d->len >= 3)
 						r = take(d, 3, out, letter_key(d->bytes[2])) ? 1 : -1;
-				} else if (d->bytes[1] == 27) {
-					return take(d, 1, out, MF_KEY_ESC);
 				} else {
-					uint32_t cp;
-					size_t n = mf_utf8_decode((const char *)d->bytes + 1, d->len - 1, &cp);
-					return take(d, 1 + n, out, cp == UINT32_MAX ? MF_KEY_ESC : MF_KEY_ALT + cp);
+					/* Nothing is bound to Alt, so an Esc that a key follows at once (a fast hand, a slow line) is
+					 * Esc and that key. */
+					return take(d, 1, out, MF_KEY_ESC);
 				}
 			}
 			if (r > 0)

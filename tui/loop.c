@@ -1,143 +1,207 @@
-/* loop.c: one poll over keys, signals and the search; frames only when the terminal has taken the last one. */
-#include "app.h"
+/*
+ * loop.c: the one poll. Keys are answered with a frame at once, news from the threads at most ten times a second, and no
+ * frame is made while the last one is still going out. Nothing to do means blocked in poll without a timeout.
+ */
+#include "tui_app.h"
 #include "tui_term.h"
 
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 
+#define NEWS_MS 100.0
+
 struct loop {
-	mf_app app;
+	mf_app *a;
+	const mf_tui_opts *opts;
 	mf_tty *tty;
+	mf_worker *worker;
+	mf_cells cells;
 	mf_key_decoder keys;
-	bool redraw;
+	unsigned pending;        /* effects that could not be carried out yet */
+	bool dirty, urgent, leave;
+	double drawn_at_ms;
 };
 
-/* Carries out what the model asked for; true when the program is to leave. */
-static bool effects(struct loop *l, unsigned fx)
-{
-	if (fx & MF_FX_THEME)
-		mf_tty_set_theme(l->tty, &l->app.theme);
-	if (fx & MF_FX_MOUSE)
-		mf_tty_set_mouse(l->tty, l->app.mouse);
-	if (fx & MF_FX_COPY && !mf_tty_copy(l->tty, mf_buf_text(&l->app.copy), l->app.copy.len))
-		mf_app_say(&l->app, true, "too long for the clipboard");
-	if (fx & MF_FX_SUSPEND)
-		mf_tty_suspend(l->tty);
-	if (fx & MF_FX_INVALIDATE)
-		mf_tty_invalidate(l->tty);
-	l->redraw |= (fx & MF_FX_REDRAW) != 0;
-	return fx & MF_FX_QUIT;
-}
-
-static unsigned resize(struct loop *l)
+static void resize(struct loop *l)
 {
 	int w, h;
-
 	mf_tty_size(l->tty, &w, &h);
-	return mf_app_resize(&l->app, w, h);
+	if (mf_cells_resize(&l->cells, w, h) == MF_OK)
+		mf_app_resize(l->a, w, h);
+	mf_tty_invalidate(l->tty);
+	l->dirty = l->urgent = true;
 }
 
-static bool take_signals(struct loop *l)
+static void copy(struct loop *l)
 {
-	unsigned bits = mf_tty_signals(l->tty);
-
-	if (bits & MF_SIG_LEAVE)
-		return true;
-	if (bits & MF_SIG_STOP)
-		mf_tty_suspend(l->tty);
-	if (bits & MF_SIG_CONTINUE)
-		mf_tty_resume(l->tty);
-	return bits ? effects(l, resize(l)) : false;
+	mf_buf text = MF_BUF_INIT;
+	mf_copy_text(l->a, &text);
+	if (text.len > 0 && !mf_tty_copy(l->tty, mf_buf_text(&text), text.len))
+		mf_app_say(l->a, true, "too long for a terminal's clipboard (%zu bytes): export it with e", text.len);
+	mf_buf_dispose(&text);
 }
 
-static bool take_keys(struct loop *l)
+static void carry_out(struct loop *l, unsigned fx)
+{
+	l->pending = 0;
+	fx = mf_effects_run(l->a, l->worker, l->opts, fx);
+	if (fx & MF_FX_QUIT)
+		l->leave = true;
+	if (fx & MF_FX_COPY)
+		copy(l);
+	if (fx & MF_FX_THEME)
+		mf_tty_set_theme(l->tty, &l->a->look);
+	if (fx & MF_FX_MOUSE)
+		mf_tty_set_mouse(l->tty, l->a->mouse);
+	if (fx & MF_FX_INVALIDATE)
+		mf_tty_invalidate(l->tty);
+	if (fx & MF_FX_SUSPEND) {
+		mf_tty_suspend(l->tty);
+		resize(l);
+	}
+	if (fx & MF_FX_REDRAW)
+		l->dirty = true;
+	l->pending = fx & (MF_FX_MODEL | MF_FX_CLUSTER);
+}
+
+static void take_keys(struct loop *l)
 {
 	mf_key_event k;
-
-	while (mf_key_next(&l->keys, mf_now_ms(), &k))
-		if (effects(l, mf_app_key(&l->app, &k)))
-			return true;
-	return false;
-}
-
-/* True when the program is to leave: the user quit, or the terminal is gone. */
-static bool read_keys(struct loop *l)
-{
-	unsigned char bytes[256];
-	int n;
-
-	while ((n = mf_tty_read(l->tty, bytes, sizeof bytes)) > 0) {
-		size_t done = 0;
-
-		while (done < (size_t)n) {
-			done += mf_key_feed(&l->keys, bytes + done, (size_t)n - done, mf_now_ms());
-			if (take_keys(l))
-				return true;
-		}
+	while (!l->leave && mf_key_next(&l->keys, mf_now_ms(), &k)) {
+		l->urgent = true;
+		carry_out(l, mf_app_key(l->a, &k) | l->pending);
 	}
-	return n < 0;
 }
 
-static void run(struct loop *l)
+static void read_keys(struct loop *l)
 {
-	effects(l, resize(l));
+	char bytes[256];
 	for (;;) {
-		double wait = mf_key_deadline(&l->keys, mf_now_ms());
-		struct pollfd fds[3];
-
-		if (l->redraw && mf_tty_ready(l->tty)) {
-			mf_app_view(&l->app);
-			mf_tty_frame(l->tty, &l->app.cells, l->app.cursor_x, l->app.cursor_y);
-			l->redraw = false;
-		}
-		if (mf_tty_flush(l->tty) < 0)
+		size_t room = sizeof(l->keys.bytes) - l->keys.len;
+		int n = mf_tty_read(l->tty, bytes, room < sizeof(bytes) ? room : sizeof(bytes));
+		if (n < 0)
+			l->leave = true;
+		if (n <= 0)
 			return;
-		fds[0] = (struct pollfd){mf_tty_fd(l->tty), mf_tty_events(l->tty), 0};
-		fds[1] = (struct pollfd){mf_tty_signal_fd(l->tty), POLLIN, 0};
-		fds[2] = (struct pollfd){mf_worker_fd(l->app.worker), POLLIN, 0};
-		if (poll(fds, 3, wait < 0 ? -1 : (int)wait + 1) < 0 && errno != EINTR)
-			return;
-		if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL))
-			return;
-		if (take_signals(l))
-			return;
-		if (fds[2].revents & POLLIN && effects(l, mf_app_search_news(&l->app)))
-			return;
-		if (fds[0].revents & POLLIN && read_keys(l))
-			return;
-		if (take_keys(l))
-			return;
+		mf_key_feed(&l->keys, bytes, (size_t)n, mf_now_ms());
+		take_keys(l);
 	}
+}
+
+static void take_signals(struct loop *l)
+{
+	unsigned bits = mf_tty_signals(l->tty);
+	if (bits & MF_SIG_LEAVE)
+		l->leave = true;
+	if (bits & MF_SIG_STOP)
+		carry_out(l, MF_FX_SUSPEND | l->pending);
+	if (bits & MF_SIG_CONTINUE) {
+		mf_tty_resume(l->tty);
+		resize(l);
+	}
+	if (bits & MF_SIG_RESIZE)
+		resize(l);
+}
+
+static void draw(struct loop *l)
+{
+	int x, y;
+	if (!l->dirty || !mf_tty_ready(l->tty) || (!l->urgent && mf_now_ms() - l->drawn_at_ms < NEWS_MS))
+		return;
+	mf_app_view(l->a, &l->cells, &x, &y);
+	mf_tty_frame(l->tty, &l->cells, x, y);
+	l->dirty = l->urgent = false;
+	l->drawn_at_ms = mf_now_ms();
+}
+
+/* Milliseconds poll may sleep; -1: until something happens. */
+static int timeout_ms(const struct loop *l)
+{
+	double now = mf_now_ms(), due = mf_key_deadline(&l->keys, now);
+	if (l->dirty && mf_tty_ready(l->tty)) {
+		double news = l->drawn_at_ms + NEWS_MS - now;
+		news = news > 0 ? news : 0;
+		due = due < 0 || news < due ? news : due;
+	}
+	return due < 0 ? -1 : (int)due + 1;
+}
+
+mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
+{
+	struct loop l;
+	mf_status st;
+
+	memset(&l, 0, sizeof(l));
+	l.a = a;
+	l.opts = opts;
+	if ((st = mf_worker_new(&l.worker, err)) < 0)
+		return st;
+	if ((st = mf_tty_open(&l.tty, opts->color, opts->mouse, err)) < 0)
+		goto done;
+	/* Without colours asked for, the theme made for none of them says the same with weight. */
+	if (mf_tty_colors(l.tty) == 0 && !opts->theme) {
+		snprintf(a->theme, sizeof(a->theme), "mono");
+		if ((st = mf_theme_load(&a->look, a->theme, err)) < 0)
+			goto done;
+	}
+	l.keys.terminfo = mf_tty_key_sequence;
+	l.keys.payload = l.tty;
+	mf_tty_set_theme(l.tty, &a->look);
+	resize(&l);
+	carry_out(&l, MF_FX_SEARCH | MF_FX_REDRAW);
+	while (!l.leave) {
+		draw(&l);
+		if (mf_tty_flush(l.tty) < 0)
+			break;
+		struct pollfd fd[3] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0}, {mf_tty_signal_fd(l.tty), POLLIN, 0},
+			{mf_worker_fd(l.worker), POLLIN, 0}};
+		if (poll(fd, 3, timeout_ms(&l)) < 0 && errno != EINTR) {
+			st = mf_fail(err, MF_EBUG, "poll: %s", strerror(errno));
+			break;
+		}
+		if (fd[1].revents)
+			take_signals(&l);
+		if (fd[0].revents & (POLLIN | POLLHUP | POLLERR | POLLNVAL))
+			read_keys(&l);
+		if (fd[0].revents & (POLLERR | POLLNVAL | POLLHUP))
+			l.leave = true;
+		take_keys(&l); /* an Esc whose time has come */
+		if (fd[2].revents)
+			carry_out(&l, mf_worker_take(l.worker, a) | l.pending);
+	}
+done:
+	mf_tty_close(l.tty);
+	mf_worker_free(l.worker);
+	mf_cells_dispose(&l.cells);
+	return st;
 }
 
 mf_status mf_tui_run(const mf_tui_opts *opts, mf_err *err)
 {
-	static struct loop l;
-	mf_tui_opts o = *opts;
+	mf_app *a;
 	mf_status st;
 
+	if (!opts || !opts->inputs || !opts->inputs->intern)
+		return mf_fail(err, MF_EBUG, "the terminal program was started without inputs");
 	setlocale(LC_CTYPE, "");
-	if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-		o.ascii = true;
-	if (o.script)
-		return mf_script_run(&o, err);
-	memset(&l, 0, sizeof l);
-	st = mf_tty_open(&l.tty, o.color, o.mouse, err);
-	if (st < 0)
-		return st;
-	if (!o.theme && mf_tty_colors(l.tty) == 0)
-		o.theme = "mono";
-	l.keys.terminfo = mf_tty_key_sequence;
-	l.keys.payload = l.tty;
-	st = mf_app_init(&l.app, &o, err);
+	a = malloc(sizeof(*a));
+	if (!a)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	st = mf_app_init(a, opts, err);
 	if (st == MF_OK) {
-		mf_tty_set_theme(l.tty, &l.app.theme);
-		run(&l);
-		mf_app_dispose(&l.app);
+		/* Widths of characters come from the locale: without UTF-8 there, none but ASCII can be placed. */
+		if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+			a->ascii = true;
+		snprintf(a->theme, sizeof(a->theme), "%.255s", opts->theme ? opts->theme : "default");
+		st = mf_theme_load(&a->look, a->theme, err);
 	}
-	mf_tty_close(l.tty);
+	if (st == MF_OK)
+		st = opts->script ? mf_script_run(a, opts, err) : mf_loop_run(a, opts, err);
+	mf_app_dispose(a);
+	free(a);
 	return st;
 }

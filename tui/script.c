@@ -1,143 +1,172 @@
 /*
- * script.c: the program without a terminal. A line is a command behind ':' (every action by name, and :dump, :wait), or
- * key names and "texts" separated by blanks. '#' begins a comment. Each line is followed by waiting until the search is
- * idle, so that a script needs no clock.
+ * script.c: the same program without a terminal. A line is a ':' command (every action by name, and :dump, :wait idle,
+ * :size COLSxROWS, :echo TEXT), or key names and "texts" separated by blanks. '#' begins a comment. After every key
+ * and command threads come to rest, so a script's screens depend on nothing but its text and the inputs.
  */
-#include "app.h"
+#include "tui_app.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define SCRIPT_MAX_BYTES (1u << 20)
+
 struct script {
-	mf_app app;
-	const char *name;
-	int line;
-	mf_err *err;
+	mf_app *a;
+	const mf_tui_opts *opts;
+	mf_worker *worker;
+	mf_cells cells;
+	bool quit;
 };
 
-static unsigned wait_idle(mf_app *a)
+/* Carries effects out, and goes on with those that had to wait for a thread. */
+static void carry_out(struct script *s, unsigned fx)
 {
-	unsigned fx = 0;
-
-	while (a->searching && mf_worker_busy(a->worker)) {
-		struct pollfd fd = {mf_worker_fd(a->worker), POLLIN, 0};
-
+	for (;;) {
+		fx = mf_effects_run(s->a, s->worker, s->opts, fx);
+		if (fx & MF_FX_QUIT)
+			s->quit = true;
+		if (fx & MF_FX_COPY) {
+			mf_buf text = MF_BUF_INIT;
+			mf_copy_text(s->a, &text);
+			mf_buf_dispose(&text);
+		}
+		fx &= MF_FX_MODEL | MF_FX_CLUSTER;
+		if (!fx && mf_worker_idle(s->worker))
+			return;
+		struct pollfd fd = {mf_worker_fd(s->worker), POLLIN, 0};
 		if (poll(&fd, 1, -1) < 0 && errno != EINTR)
-			break;
-		fx |= mf_app_search_news(a);
+			return;
+		fx |= mf_worker_take(s->worker, s->a);
 	}
-	return fx;
 }
 
-static void dump(mf_app *a)
+static mf_status dump(struct script *s, mf_err *err)
 {
-	mf_buf out = MF_BUF_INIT;
-
-	mf_app_view(a);
-	mf_cells_dump(&a->cells, &out);
-	fwrite(mf_buf_text(&out), 1, out.len, stdout);
-	fputs("--\n", stdout);
-	mf_buf_dispose(&out);
+	mf_buf text = MF_BUF_INIT;
+	int x, y;
+	mf_app_view(s->a, &s->cells, &x, &y);
+	mf_cells_dump(&s->cells, &text);
+	mf_buf_puts(&text, "--\n"); /* between one screen and the next */
+	bool bad = text.failed || fwrite(mf_buf_text(&text), 1, text.len, stdout) != text.len || fflush(stdout) != 0;
+	mf_buf_dispose(&text);
+	return bad ? mf_fail(err, MF_EIO, "cannot write the screen to standard output") : MF_OK;
 }
 
-static mf_status press(struct script *s, const char *name, size_t len, unsigned *fx)
+static mf_status resize(struct script *s, int w, int h, mf_err *err)
 {
-	mf_key_event k = {mf_key_parse(name, len), 0, 0, 0};
-
-	if (k.key == MF_KEY_NONE)
-		return mf_fail_at(s->err, MF_EINPUT, s->name, s->line, NULL, "no key is named %.*s", (int)len, name);
-	*fx |= mf_app_key(&s->app, &k);
+	if (mf_cells_resize(&s->cells, w, h) < 0)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	mf_app_resize(s->a, w, h);
 	return MF_OK;
 }
 
-static mf_status run_keys(struct script *s, const char *at, unsigned *fx)
+static void press(struct script *s, mf_key key)
 {
-	mf_status st = MF_OK;
+	mf_key_event k = {key, 0, 0, 0};
+	int x, y;
+	carry_out(s, mf_app_key(s->a, &k));
+	/* Drawing decides how long a page is, as it would on a terminal. */
+	mf_app_view(s->a, &s->cells, &x, &y);
+}
 
-	while (st == MF_OK && *(at += strspn(at, " \t"))) {
-		size_t len = strcspn(at, " \t");
-
-		if (*at == '"') {
-			for (at++; st == MF_OK && *at && *at != '"'; at++)
-				*fx |= mf_app_key(&s->app, &(mf_key_event){(mf_key)(unsigned char)*at, 0, 0, 0});
-			at += *at == '"';
+static mf_status run_keys(struct script *s, const char *file, int line, const char *text, mf_err *err)
+{
+	while (!s->quit && *(text += strspn(text, " \t"))) {
+		size_t len = strcspn(text, " \t");
+		if (*text == '"' && strchr(text + 1, '"')) {
+			for (text++; *text != '"' && !s->quit;) {
+				uint32_t cp;
+				text += mf_utf8_decode(text, strlen(text), &cp);
+				if (cp == UINT32_MAX)
+					return mf_fail_at(err, MF_EINPUT, file, line, NULL, "not UTF-8");
+				press(s, cp);
+			}
+			text += *text == '"';
 			continue;
 		}
-		st = press(s, at, len, fx);
-		at += len;
+		mf_key key = mf_key_parse(text, len);
+		if (key == MF_KEY_NONE)
+			return mf_fail_at(err, MF_EINPUT, file, line, NULL, "no key is named %.*s", (int)(len < 40 ? len : 40), text);
+		press(s, key);
+		text += len;
 	}
-	return st;
-}
-
-static mf_status run_line(struct script *s, const char *line, unsigned *fx)
-{
-	line += strspn(line, " \t");
-	if (!*line || *line == '#')
-		return MF_OK;
-	if (strcmp(line, ":dump") == 0)
-		dump(&s->app);
-	else if (strncmp(line, ":wait", 5) == 0)
-		*fx |= wait_idle(&s->app);
-	else if (strncmp(line, ":size ", 6) == 0) {
-		char *end;
-		long w = strtol(line + 6, &end, 10), h = *end == 'x' ? strtol(end + 1, &end, 10) : 0;
-
-		if (w < 1 || h < 1 || w > 1000 || h > 1000 || *end)
-			return mf_fail_at(s->err, MF_EINPUT, s->name, s->line, NULL, "expected :size COLSxROWS");
-		*fx |= mf_app_resize(&s->app, (int)w, (int)h);
-	} else if (*line == ':')
-		*fx |= mf_app_command(&s->app, line);
-	else
-		return run_keys(s, line, fx);
 	return MF_OK;
 }
 
-static mf_status run_script(struct script *s, char *text)
+static mf_status run_line(struct script *s, const char *file, int line, const char *text, mf_err *err)
 {
-	mf_status st = MF_OK;
-	unsigned fx = 0;
+	int w, h, x, y, n = 0;
 
-	for (char *line = text, *next; st == MF_OK && line && !(fx & MF_FX_QUIT); line = next) {
-		next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		s->line++;
-		st = run_line(s, line, &fx);
-		wait_idle(&s->app);
+	if (text[0] == '#' || text[0] == 0)
+		return MF_OK;
+	if (text[0] != ':' || text[1] == ' ')
+		return run_keys(s, file, line, text, err);
+	if (strcmp(text, ":dump") == 0)
+		return dump(s, err);
+	if (strcmp(text, ":wait idle") == 0) {
+		carry_out(s, 0);
+		return MF_OK;
 	}
-	return st;
+	if (strncmp(text, ":size ", 6) == 0) {
+		if (sscanf(text + 6, "%4dx%4d%n", &w, &h, &n) != 2 || text[6 + n] || w < 1 || h < 1 || w > 1000 || h > 1000)
+			return mf_fail_at(err, MF_EINPUT, file, line, "size", "expected COLSxROWS, 1x1 to 1000x1000");
+		return resize(s, w, h, err);
+	}
+	if (strncmp(text, ":echo", 5) == 0 && (text[5] == ' ' || !text[5])) {
+		printf("%s\n", text[5] ? text + 6 : "");
+		return MF_OK;
+	}
+	size_t len = strcspn(text + 1, " ");
+	if (mf_action_of_name(text + 1, len) == MF_ACT_NONE)
+		return mf_fail_at(err, MF_EINPUT, file, line, NULL, "no command '%.40s'", text + 1);
+	s->a->message[0] = 0;
+	carry_out(s, mf_app_command(s->a, text + 1));
+	mf_app_view(s->a, &s->cells, &x, &y);
+	return MF_OK;
 }
 
-static mf_status read_script(mf_buf *text, const char *path, mf_err *err)
+static mf_status read_script(mf_buf *out, const char *path, mf_err *err)
 {
 	char bytes[4096];
 	size_t n;
-
 	if (strcmp(path, "-") != 0)
-		return mf_file_read(text, path, 1u << 20, err);
-	while ((n = fread(bytes, 1, sizeof bytes, stdin)) > 0)
-		mf_buf_add(text, bytes, n);
-	return text->failed ? mf_fail(err, MF_ENOMEM, "out of memory") : MF_OK;
+		return mf_file_read(out, path, SCRIPT_MAX_BYTES, err);
+	while ((n = fread(bytes, 1, sizeof(bytes), stdin)) > 0 && out->len <= SCRIPT_MAX_BYTES)
+		mf_buf_add(out, bytes, n);
+	return ferror(stdin) || out->len > SCRIPT_MAX_BYTES ? mf_fail(err, MF_EIO, "cannot read the script from standard input") :
+		MF_OK;
 }
 
-mf_status mf_script_run(const mf_tui_opts *opts, mf_err *err)
+mf_status mf_script_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 {
-	static struct script s;
+	struct script s;
 	mf_buf text = MF_BUF_INIT;
-	mf_status st = read_script(&text, opts->script, err);
+	const char *file = strcmp(opts->script, "-") == 0 ? "standard input" : opts->script;
+	mf_status st;
 
-	memset(&s, 0, sizeof s);
-	s.name = opts->script;
-	s.err = err;
-	if (st == MF_OK && (st = mf_app_init(&s.app, opts, err)) == MF_OK) {
-		mf_app_resize(&s.app, opts->width ? opts->width : 80, opts->height ? opts->height : 24);
-		wait_idle(&s.app);
-		if (text.data)
-			st = run_script(&s, text.data);
-		mf_app_dispose(&s.app);
+	memset(&s, 0, sizeof(s));
+	s.a = a;
+	s.opts = opts;
+	a->hide_times = true;
+	if ((st = read_script(&text, opts->script, err)) < 0 || (st = mf_worker_new(&s.worker, err)) < 0)
+		goto done;
+	if ((st = resize(&s, opts->width ? opts->width : 80, opts->height ? opts->height : 24, err)) < 0)
+		goto done;
+	carry_out(&s, MF_FX_SEARCH);
+	int line = 0;
+	for (char *at = text.data; at && *at && !s.quit && st == MF_OK;) {
+		char *end = at + strcspn(at, "\n"), *next = *end ? end + 1 : end;
+		*end = 0;
+		if (end > at && end[-1] == '\r')
+			end[-1] = 0;
+		st = run_line(&s, file, ++line, at, err);
+		at = next;
 	}
+done:
+	mf_worker_free(s.worker);
+	mf_cells_dispose(&s.cells);
 	mf_buf_dispose(&text);
 	return st;
 }

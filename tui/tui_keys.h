@@ -14,8 +14,7 @@ enum {
 	MF_KEY_BACKSPACE = 127,
 	MF_KEY_UP = 0x110000, MF_KEY_DOWN, MF_KEY_LEFT, MF_KEY_RIGHT, MF_KEY_HOME, MF_KEY_END, MF_KEY_PGUP, MF_KEY_PGDN,
 	MF_KEY_INSERT, MF_KEY_DELETE, MF_KEY_BACKTAB, MF_KEY_F1, MF_KEY_F12 = MF_KEY_F1 + 11,
-	MF_KEY_MOUSE,              /* with mf_key_event.button, x, y */
-	MF_KEY_ALT = 0x1000000     /* added to a code point */
+	MF_KEY_MOUSE               /* with mf_key_event.button, x, y */
 };
 
 typedef struct mf_key_event {

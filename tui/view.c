@@ -1,375 +1,632 @@
-/* view.c: the model as cells. Only rows on the screen are formatted. */
-#include "app.h"
+/* view.c: what the model looks like. Layout is a function of the size and whether the detail pane is open. */
+#include "tui_app.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MIN_W 40
-#define MIN_H 8
+/* ---- layout ---- */
 
-mf_layout mf_layout_of(int w, int h, bool detail)
+bool mf_layout_detail_default(int w, int h)
 {
-	mf_layout l = {0};
-	int y = 0, rest;
+	return h >= 22 || w >= 120;
+}
 
-	if (w < MIN_W || h < MIN_H) {
-		l.too_small = true;
-		return l;
+void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
+{
+	memset(l, 0, sizeof(*l));
+	if (w < MF_MIN_W || h < MF_MIN_H) {
+		l->too_small = true;
+		return;
 	}
-	l.header = (mf_rect){0, 0, w, 2};
-	y = 2;
-	rest = h - y - 2; /* refusal line and status line */
-	l.status = (mf_rect){0, h - 1, w, 1};
-	l.reason = (mf_rect){0, h - 2, w, 1};
-	if (detail && w >= 150) {
-		int table = w * 55 / 100;
-
-		l.table = (mf_rect){0, y, table, rest};
-		l.detail = (mf_rect){table + 1, y, w - table - 1, rest};
-	} else if (detail) {
-		int table = rest * 2 / 5;
-
-		table = table < 3 ? 3 : table;
-		l.table = (mf_rect){0, y, w, table};
-		l.detail = (mf_rect){0, y + table, w, rest - table};
-	} else {
-		l.table = (mf_rect){0, y, w, rest};
+	/* Without the detail pane the status line carries the whole refusal, over two lines. */
+	int header = h >= 20 ? 3 : 2, status = detail_open ? 2 : 3;
+	l->header = (mf_rect){0, 0, w, header};
+	l->status = (mf_rect){0, h - status, w, status};
+	int top = header, room = h - header - status;
+	if (!detail_open) {
+		l->heading = (mf_rect){0, top, w, 1};
+		l->table = (mf_rect){0, top + 1, w, room - 1};
+		return;
 	}
-	return l;
+	if (w >= 130) {
+		l->beside = true;
+		int right = w * 2 / 5, left;
+		right = right > 90 ? 90 : right;
+		left = w - right - 1;
+		l->heading = (mf_rect){0, top, left, 1};
+		l->table = (mf_rect){0, top + 1, left, room - 1};
+		l->rule = (mf_rect){left, top, 1, room};
+		l->tabs = (mf_rect){left + 1, top, right, 1};
+		l->detail = (mf_rect){left + 1, top + 1, right, room - 1};
+		return;
+	}
+	/* Below: at least three rows of plans stay in sight. */
+	int detail = (room - 2) / 2;
+	detail = detail > room - 5 ? room - 5 : detail;
+	l->heading = (mf_rect){0, top, w, 1};
+	l->table = (mf_rect){0, top + 1, w, room - detail - 2};
+	l->tabs = (mf_rect){0, top + room - detail - 1, w, 1};
+	l->detail = (mf_rect){0, top + room - detail, w, detail};
 }
 
-/* ---- table ---------------------------------------------------------------------------------------------------------- */
+/* ---- columns ---- */
 
-/* Columns in screen order; the plan takes what is left. `need` is the table width below which a column is left out. */
-enum column { COL_RANK, COL_PLAN, COL_THROUGHPUT, COL_TIME, COL_TTFT, COL_MEMORY, COL_BAR, COL_HIDDEN, COL_BUBBLE, COL_VERDICT,
-	COL_COUNT };
-static const struct { const char *title; int width, need; int sort; } columns[COL_COUNT] = {
-	[COL_RANK] = {"rank", 6, 0, -1}, [COL_PLAN] = {"plan", 0, 0, -1},
-	[COL_THROUGHPUT] = {"tok/s/GPU", 10, 0, MF_SORT_THROUGHPUT}, [COL_TIME] = {"step ms", 9, 56, MF_SORT_STEP},
-	[COL_TTFT] = {"TTFT ms", 9, 90, MF_SORT_TTFT}, [COL_MEMORY] = {"mem GB", 7, 66, MF_SORT_MEMORY},
-	[COL_BAR] = {"", 10, 110, -1}, [COL_HIDDEN] = {"hidden", 7, 120, MF_SORT_HIDDEN},
-	[COL_BUBBLE] = {"bubble", 7, 120, MF_SORT_BUBBLE}, [COL_VERDICT] = {"verdict", 12, 0, -1}};
+enum column_id { COL_RANK, COL_PLAN, COL_TPUT, COL_STEP, COL_TTFT, COL_TPOT, COL_MEM, COL_BAR, COL_HIDDEN, COL_BUBBLE,
+	COL_VERDICT, COL_COUNT };
 
-static bool has_column(const mf_app *a, int c, int width)
+/* Every column: its heading, width, phases it is for, how early it goes when room is short (0: never), its sort key. */
+static const struct column {
+	const char *title;
+	int width;               /* 0: what is left */
+	unsigned phases;
+	int goes;
+	int sort;
+	bool right;
+} columns[COL_COUNT] = {
+	[COL_RANK] = {"#", 7, 3, 0, -1, true},
+	[COL_PLAN] = {"plan", 0, 3, 0, -1, false},
+	[COL_TPUT] = {"tok/s/GPU", 10, 3, 0, MF_SORT_THROUGHPUT, true},
+	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 5, MF_SORT_STEP, true},
+	[COL_TTFT] = {"TTFT ms", 8, 1u << MF_SERVE, 4, MF_SORT_TTFT, true},
+	[COL_TPOT] = {"TPOT ms", 8, 1u << MF_SERVE, 2, MF_SORT_TPOT, true},
+	[COL_MEM] = {"mem GB", 7, 3, 0, MF_SORT_MEMORY, true},
+	[COL_BAR] = {"of budget", 10, 3, 6, -1, false},
+	[COL_HIDDEN] = {"hid%", 5, 3, 3, MF_SORT_HIDDEN, true},
+	[COL_BUBBLE] = {"bub%", 5, 1u << MF_TRAIN, 4, MF_SORT_BUBBLE, true},
+	[COL_VERDICT] = {"verdict", 11, 3, 0, -1, false},
+};
+
+#define PLAN_LEAST 22
+#define GUTTER 2
+
+struct placed { int x, w; };
+
+static int rank_width(const mf_app *a)
 {
-	bool serve = a->workload.phase == MF_SERVE;
-
-	if ((c == COL_TTFT && !serve) || (c == COL_BUBBLE && serve))
-		return false;
-	return width >= columns[c].need;
+	int digits = 1;
+	for (size_t n = a->n_rows; n >= 10; n /= 10)
+		digits++;
+	return digits < 3 ? 3 : digits;
 }
 
-static int plan_width(const mf_app *a, int width)
+/* Places columns in `width`; absent ones get w 0. */
+static void place_columns(const mf_app *a, int width, struct placed out[COL_COUNT])
 {
-	int left = width - 1;
-
-	for (int c = 0; c < COL_COUNT; c++)
-		if (columns[c].width && has_column(a, c, width))
-			left -= columns[c].width + 1;
-	return left;
+	/* The plan's text says most: optional columns go, the least telling first, until it has its 40 columns. Only where
+	 * that does not suffice does the text give way too. */
+	static const int wanted[] = {40, 30, PLAN_LEAST};
+	int cut = 0;
+	for (size_t k = 0; k < MF_COUNT(wanted) && cut == 0; k++) {
+		for (cut = 7; cut > 0; cut--) {
+			int used = GUTTER;
+			for (int i = 0; i < COL_COUNT; i++)
+				if ((columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut))
+					used += 1 + (i == COL_PLAN ? wanted[k] : i == COL_RANK ? rank_width(a) : columns[i].width);
+			if (used <= width)
+				break;
+		}
+	}
+	cut = cut == 0 ? 1 : cut;
+	int used = GUTTER;
+	for (int i = 0; i < COL_COUNT; i++) {
+		bool on = (columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut);
+		out[i].w = !on ? 0 : i == COL_PLAN ? 0 : i == COL_RANK ? rank_width(a) : columns[i].width;
+		used += on ? 1 + out[i].w : 0;
+	}
+	out[COL_PLAN].w = width - used > 8 ? width - used : 8;
+	int x = GUTTER;
+	for (int i = 0; i < COL_COUNT; i++) {
+		if (out[i].w == 0)
+			continue;
+		out[i].x = x;
+		x += out[i].w + 1;
+	}
 }
 
-static void number(char *out, size_t size, int decimals, const char *unit, double v)
+int mf_view_heading_key(const mf_app *a, int x)
 {
-	if (isfinite(v))
-		snprintf(out, size, "%.*f%s", decimals, v, unit);
-	else
-		snprintf(out, size, "-");
+	mf_layout l;
+	struct placed at[COL_COUNT];
+	mf_layout_make(&l, a->w, a->h, a->detail_open);
+	place_columns(a, l.table.w, at);
+	for (int i = 0; i < COL_COUNT; i++)
+		if (at[i].w > 0 && x >= at[i].x && x < at[i].x + at[i].w)
+			return columns[i].sort;
+	return -1;
 }
 
-static bool is_marked(const mf_app *a, const mf_row *row)
+static void draw_heading(const mf_app *a, mf_cells *s, mf_rect r, const struct placed at[COL_COUNT])
 {
-	for (size_t i = 0; i < a->n_marks; i++)
-		if (memcmp(&a->marks[i], &row->plan, sizeof row->plan) == 0)
+	mf_cells_fill(s, r, MF_ROLE_TITLE, ' ');
+	for (int i = 0; i < COL_COUNT; i++) {
+		char text[48];
+		if (at[i].w == 0)
+			continue;
+		bool sorted = columns[i].sort >= 0 && (mf_sort_key)columns[i].sort == a->sort;
+		snprintf(text, sizeof(text), "%s%s", columns[i].title,
+			sorted ? mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii) : "");
+		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
+		if (columns[i].right)
+			mf_cells_right(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
+		else
+			mf_cells_text(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
+	}
+}
+
+static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int column, char *out, size_t size)
+{
+	double v = NAN;
+	int digits = 1;
+	switch (column) {
+	case COL_RANK:
+		if (a->rank_of)
+			snprintf(out, size, "%u", a->rank_of[index] + 1);
+		return;
+	case COL_PLAN: {
+		char plan[MF_PLAN_TEXT_MAX];
+		mf_plan_format(&row->plan, a->in.intern, plan);
+		snprintf(out, size, "%s", plan);
+		return;
+	}
+	case COL_TPUT:
+		v = a->tax ? row->throughput : row->untaxed;
+		mf_format_number(out, size, v, v < 1000 ? 1 : 0);
+		if (row->extrapolated && strlen(out) + 1 < size) {
+			memmove(out + 1, out, strlen(out) + 1);
+			out[0] = '~';
+		}
+		return;
+	case COL_STEP: v = row->step_ms; break;
+	case COL_TTFT: v = row->ttft_ms; break;
+	case COL_TPOT: v = row->tpot_ms; digits = 2; break;
+	case COL_MEM: v = row->memory_gb; break;
+	case COL_HIDDEN: v = 100.0 * row->hidden; digits = 0; break;
+	case COL_BUBBLE: v = 100.0 * row->bubble; digits = 0; break;
+	case COL_VERDICT:
+		if (!a->constraint)
+			snprintf(out, size, "not asked");
+		else if (row->rule != MF_RULE_NONE)
+			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii), mf_rule_get(row->rule)->boundary);
+		else
+			snprintf(out, size, row->probe ? "probe" : "buildable");
+		return;
+	default: return;
+	}
+	if (v >= 100000)
+		digits = 0;
+	mf_format_number(out, size, v, digits);
+}
+
+static bool is_marked(const mf_app *a, const mf_plan *p)
+{
+	for (int i = 0; i < a->n_marks; i++)
+		if (memcmp(&a->marks[i], p, sizeof(*p)) == 0)
 			return true;
 	return false;
 }
 
-/* Memory against the budget as a bar; past the budget it ends in the over sign. */
-static void memory_bar(mf_app *a, int x, int y, int w, const mf_row *row, mf_role role)
+static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t position, const struct placed at[COL_COUNT])
 {
-	double budget = a->cluster.device_bytes / MF_GB, share;
-	int full;
+	uint32_t index = a->view[position];
+	const mf_row *row = &a->rows[index];
+	bool refused = a->constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
+	mf_role base = cursor ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED) : refused ? MF_ROLE_REJECTED : MF_ROLE_TEXT;
 
-	if (a->cost.ledger == MF_LEDGER_PUBLISHED)
-		budget = a->cluster.hbm_bytes * a->cost.usable_fraction / MF_GB;
-	share = (double)row->memory_gb / budget;
-	if (!isfinite(share))
-		return;
-	full = (int)(fmin(share, 1) * w + 0.5);
-	for (int i = 0; i < w; i++) {
-		bool over = share > 1 && i == w - 1;
-
-		mf_cells_text(&a->cells, x + i, y, 1, over ? MF_ROLE_BAR_OVER : i < full && role == MF_ROLE_TEXT ? MF_ROLE_BAR1 : role,
-			mf_glyph_text(over ? MF_G_OVER : i < full ? MF_G_BAR1 : MF_G_EMPTY, a->cells.ascii));
-	}
-}
-
-static void verdict_text(const mf_app *a, const mf_row *row, char *out, size_t size)
-{
-	if (a->constraint && row->rule != MF_RULE_NONE)
-		snprintf(out, size, "%s %.9s", mf_glyph_text(MF_G_REFUSED, a->cells.ascii), mf_rule_get(row->rule)->boundary);
-	else if (row->probe)
-		snprintf(out, size, "probe%s", row->extrapolated ? " ~" : "");
-	else
-		snprintf(out, size, "%s%s", a->constraint ? "buildable" : "", row->extrapolated ? " ~" : "");
-}
-
-static void draw_row(mf_app *a, mf_rect t, int y, size_t place)
-{
-	const mf_row *row = mf_app_row(a, place);
-	bool serve = a->workload.phase == MF_SERVE, rejected = a->constraint && row->rule != MF_RULE_NONE;
-	bool selected = place == a->cursor;
-	mf_role role = selected ? rejected ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED
-				: rejected ? MF_ROLE_REJECTED : MF_ROLE_TEXT;
-	char text[MF_PLAN_TEXT_MAX];
-	int x = t.x;
-
-	mf_cells_fill(&a->cells, (mf_rect){t.x, y, t.w, 1}, role, ' ');
-	for (int c = 0; c < COL_COUNT; c++) {
-		int w = c == COL_PLAN ? plan_width(a, t.w) : columns[c].width;
-		mf_role cell = role;
-
-		if (!has_column(a, c, t.w))
+	mf_cells_fill(s, (mf_rect){r.x, y, r.w, 1}, base, ' ');
+	if (cursor)
+		mf_cells_text(s, r.x, y, 1, base, mf_glyph_text(MF_G_CURSOR, s->ascii));
+	if (is_marked(a, &row->plan))
+		mf_cells_text(s, r.x + 1, y, 1, cursor ? base : MF_ROLE_MARK, mf_glyph_text(MF_G_MARK, s->ascii));
+	for (int i = 0; i < COL_COUNT; i++) {
+		char text[MF_PLAN_TEXT_MAX] = "";
+		if (at[i].w == 0 || at[i].x >= r.w)
 			continue;
-		switch (c) {
-		case COL_RANK:
-			snprintf(text, sizeof text, "%zu", a->found ? (size_t)a->shown[place] + 1 : place + 1);
-			break;
-		case COL_PLAN:
-			mf_plan_format(&row->plan, a->in.intern, text);
-			if (is_marked(a, row))
-				mf_cells_text(&a->cells, x - 1, y, 1, selected ? role : MF_ROLE_MARK, mf_glyph_text(MF_G_MARK, a->cells.ascii));
-			break;
-		case COL_THROUGHPUT: number(text, sizeof text, 1, "", (double)(a->tax ? row->throughput : row->untaxed)); break;
-		case COL_TIME: number(text, sizeof text, serve ? 2 : 1, "", (double)(serve ? row->tpot_ms : row->step_ms)); break;
-		case COL_TTFT: number(text, sizeof text, 0, "", (double)row->ttft_ms); break;
-		case COL_MEMORY: number(text, sizeof text, 1, "", (double)row->memory_gb); break;
-		case COL_BAR: memory_bar(a, x, y, w, row, selected ? role : rejected ? MF_ROLE_REJECTED : MF_ROLE_TEXT); break;
-		case COL_HIDDEN: number(text, sizeof text, 0, "%", 100 * (double)row->hidden); break;
-		case COL_BUBBLE: number(text, sizeof text, 1, "%", 100 * (double)row->bubble); break;
-		case COL_VERDICT:
-			verdict_text(a, row, text, sizeof text);
-			if (!selected && !rejected)
-				cell = row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE;
-			break;
-		default: break;
-		}
-		if (c == COL_PLAN || c == COL_VERDICT)
-			mf_cells_text(&a->cells, x, y, w, cell, text);
-		else if (c != COL_BAR)
-			mf_cells_right(&a->cells, x, y, w, cell, text);
-		x += w + 1;
-	}
-}
-
-static void draw_titles(mf_app *a, mf_rect t)
-{
-	int x = t.x;
-
-	mf_cells_fill(&a->cells, (mf_rect){t.x, t.y, t.w, 1}, MF_ROLE_TITLE, ' ');
-	for (int c = 0; c < COL_COUNT; c++) {
-		int w = c == COL_PLAN ? plan_width(a, t.w) : columns[c].width;
-		const char *title = c == COL_TIME && a->workload.phase == MF_SERVE ? "TPOT ms" : columns[c].title;
-		char text[32];
-
-		if (!has_column(a, c, t.w))
-			continue;
-		snprintf(text, sizeof text, "%s%s", columns[c].sort == (int)a->sort
-				? mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, a->cells.ascii) : "", title);
-		if (c == COL_PLAN || c == COL_VERDICT)
-			mf_cells_text(&a->cells, x, t.y, w, MF_ROLE_TITLE, text);
-		else
-			mf_cells_right(&a->cells, x, t.y, w, MF_ROLE_TITLE, text);
-		x += w + 1;
-	}
-}
-
-static void draw_table(mf_app *a, mf_rect t)
-{
-	size_t n = mf_app_rows(a), rows = t.h > 1 ? (size_t)t.h - 1 : 0;
-
-	if (a->cursor < a->top)
-		a->top = a->cursor;
-	if (rows && a->cursor >= a->top + rows)
-		a->top = a->cursor - rows + 1;
-	if (a->top + rows > n)
-		a->top = n > rows ? n - rows : 0;
-	draw_titles(a, t);
-	for (size_t i = 0; i < rows && a->top + i < n; i++)
-		draw_row(a, t, t.y + 1 + (int)i, a->top + i);
-	if (!n && rows)
-		mf_cells_text(&a->cells, t.x + 1, t.y + 1, t.w - 2, MF_ROLE_DIM, a->searching ? "searching ..."
-			: a->filter_text[0] || a->show != MF_SHOW_ALL ? "no plan matches (Esc clears the filter, o changes what is shown)"
-								      : "no plan fits this cluster");
-}
-
-/* ---- header, refusal, status ----------------------------------------------------------------------------------------- */
-
-static void draw_header(mf_app *a, mf_rect r)
-{
-	char text[512];
-	const mf_search *s = a->found;
-	int x;
-
-	mf_cells_fill(&a->cells, r, MF_ROLE_HEADER, ' ');
-	snprintf(text, sizeof text, " %s  %s  %s", a->model.name, mf_choice_name(mf_phase_choices, (int)a->workload.phase),
-		a->cluster.name);
-	x = mf_cells_text(&a->cells, r.x, r.y, r.w, MF_ROLE_HEADER, text);
-	snprintf(text, sizeof text, "%s  ledger %s  %s space ", mf_choice_name(mf_toolchain_choices, (int)a->stack.toolchain),
-		mf_choice_name(mf_ledger_choices, (int)a->cost.ledger), mf_choice_name(mf_space_choices, (int)a->space));
-	mf_cells_right(&a->cells, r.x + x + 1, r.y, r.w - x - 1, MF_ROLE_HEADER_DIM, text);
-	/* What differs from the default comes first when there is no room for everything. */
-	snprintf(text, sizeof text, "%s%s%s%s%s%s%s ", a->constraint ? "" : "[constraint off] ", a->tax ? "" : "[tax off] ",
-		a->overlay[0] ? "[" : "", a->overlay, a->overlay[0] ? "] " : "",
-		a->show == MF_SHOW_BUILDABLE ? "[buildable only] " : a->show == MF_SHOW_REJECTED ? "[rejected only] " : "",
-		a->filter_text[0] ? "[filtered]" : "");
-	x = mf_cells_right(&a->cells, r.x, r.y + 1, r.w, MF_ROLE_HEADER, text);
-	if (a->searching || !s)
-		snprintf(text, sizeof text, " searching: %llu plans so far", (unsigned long long)a->live.seen);
-	else
-		snprintf(text, sizeof text, " %llu plans, %llu refused by the emitter, %llu by memory, %.1f ms",
-			(unsigned long long)s->counts.scored, (unsigned long long)s->counts.rejected_emit,
-			(unsigned long long)s->counts.rejected_memory, s->timing.total_ms);
-	mf_cells_text(&a->cells, r.x, r.y + 1, r.w - x - 1, MF_ROLE_HEADER_DIM, text);
-}
-
-static void draw_reason(mf_app *a, mf_rect r)
-{
-	const mf_row *row = mf_app_row(a, a->cursor);
-	char text[1024];
-
-	mf_cells_fill(&a->cells, r, MF_ROLE_TEXT, ' ');
-	if (!row)
-		return;
-	mf_app_fill_detail(a);
-	if (a->constraint && *a->detail.refusal.rule) {
-		snprintf(text, sizeof text, "%s %s: %s", mf_glyph_text(MF_G_REFUSED, a->cells.ascii), a->detail.refusal.rule,
-			a->detail.refusal.reason);
-		mf_cells_text(&a->cells, r.x, r.y, r.w, MF_ROLE_REASON, text);
-	} else if (row->probe) {
-		mf_cells_text(&a->cells, r.x, r.y, r.w, MF_ROLE_PROBE,
-			"fits by less than the ledger's own error: launch it before trusting it");
-	}
-}
-
-/* The keys worth showing, from the table: first key of an action and its name. */
-static void draw_keys(mf_app *a, mf_rect r, int room)
-{
-	static const mf_action shown[] = {MF_ACT_HELP, MF_ACT_DETAIL, MF_ACT_NEXT, MF_ACT_FILTER, MF_ACT_SORT, MF_ACT_SHOW, MF_ACT_EXPORT,
-		MF_ACT_CONSTRAINT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_QUIT};
-	int x = r.x + 1;
-
-	for (size_t i = 0; i < MF_COUNT(shown); i++)
-		for (const mf_tui_key *k = mf_tui_keys; k->name; k++) {
-			char key[16];
-
-			if (k->action != (int)shown[i])
+		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
+		if (i == COL_BAR) {
+			double share = row->memory_gb * MF_GB / a->budget_bytes;
+			if (isnan(share))
 				continue;
-			snprintf(key, sizeof key, "%.*s", (int)strcspn(k->keys, " "), k->keys);
-			if (x + mf_text_width(key, a->cells.ascii) + (int)strlen(k->name) + 3 > r.x + room)
-				return;
-			x += mf_cells_text(&a->cells, x, r.y, r.w, MF_ROLE_KEY, key);
-			x += 1 + mf_cells_text(&a->cells, x + 1, r.y, r.w, MF_ROLE_KEY_HELP, k->name);
-			x += 2;
+			int full = (int)lround((share > 1 ? 1 : share) * w);
+			for (int k = 0; k < w; k++) {
+				mf_glyph g = share > 1 && k == w - 1 ? MF_G_OVER : k < full ? MF_G_BAR1 : MF_G_EMPTY;
+				mf_role role = cursor || refused ? base : k < full ? MF_ROLE_BAR1 : MF_ROLE_DIM;
+				mf_cells_text(s, r.x + at[i].x + k, y, 1, role, mf_glyph_text(g, s->ascii));
+			}
+			continue;
 		}
-}
-
-static void draw_status(mf_app *a, mf_rect r)
-{
-	static const struct { mf_action action; const char *prompt; } prompts[] = {{MF_ACT_FILTER, "/"}, {MF_ACT_FIND, "find: "},
-		{MF_ACT_COMMAND, ":"}, {MF_ACT_EXPORT, "write to: "}, {MF_ACT_MODEL, "model: "}, {MF_ACT_CLUSTER, "cluster: "}};
-	char text[64];
-	int x = r.x, place;
-
-	a->cursor_x = -1;
-	mf_cells_fill(&a->cells, r, MF_ROLE_TEXT, ' ');
-	if (a->mode == MF_MODE_PROMPT) {
-		size_t from = 0;
-
-		for (size_t i = 0; i < MF_COUNT(prompts); i++)
-			if (prompts[i].action == a->prompt_action)
-				x += mf_cells_text(&a->cells, x, r.y, r.w, MF_ROLE_PROMPT, prompts[i].prompt);
-		while (mf_text_width(a->prompt + from, a->cells.ascii) > r.w - x - 1 && a->prompt[from])
-			from++;
-		x += mf_cells_text(&a->cells, x, r.y, r.w - x, MF_ROLE_PROMPT, a->prompt + from);
-		a->cursor_x = x < r.w ? x : r.w - 1;
-		a->cursor_y = r.y;
-		if (a->message[0] && r.w - x > 12)
-			mf_cells_right(&a->cells, x + 2, r.y, r.w - x - 2, a->message_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
-		return;
-	}
-	snprintf(text, sizeof text, "%zu of %zu", mf_app_rows(a) ? a->cursor + 1 : 0, mf_app_rows(a));
-	place = mf_text_width(text, a->cells.ascii);
-	mf_cells_right(&a->cells, r.x, r.y, r.w, MF_ROLE_DIM, text);
-	if (a->message[0])
-		mf_cells_text(&a->cells, r.x, r.y, r.w - place - 2, a->message_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
-	else
-		draw_keys(a, r, r.w - place - 1);
-}
-
-/* ---- help ------------------------------------------------------------------------------------------------------------ */
-
-static void draw_help(mf_app *a, mf_rect r)
-{
-	int y = r.y - a->help_scroll, last = r.y + r.h;
-	const char *group = "";
-
-	mf_cells_fill(&a->cells, r, MF_ROLE_POPUP, ' ');
-	for (const mf_tui_key *k = mf_tui_keys; k->name; k++) {
-		char text[160];
-
-		if (strcmp(group, k->group) != 0) {
-			group = k->group;
-			y += y > r.y - a->help_scroll;
-			if (y >= r.y && y < last)
-				mf_cells_text(&a->cells, r.x + 1, y, r.w - 2, MF_ROLE_TAB_ACTIVE, group);
-			y++;
-		}
-		if (y >= r.y && y < last) {
-			mf_cells_text(&a->cells, r.x + 2, y, 10, MF_ROLE_KEY, k->keys);
-			snprintf(text, sizeof text, ":%s %s", k->name, k->argument);
-			if (r.w >= 76)
-				mf_cells_text(&a->cells, r.x + 13, y, 26, MF_ROLE_DIM, text);
-			mf_cells_text(&a->cells, r.x + (r.w >= 76 ? 40 : 13), y, r.w - (r.w >= 76 ? 41 : 14), MF_ROLE_POPUP, k->help);
-		}
-		y++;
-	}
-	y++;
-	for (const mf_filter_field *f = mf_filter_fields; f->name; f++, y++)
-		if (y >= r.y && y < last) {
-			mf_cells_text(&a->cells, r.x + 2, y, 10, MF_ROLE_KEY, f->name);
-			mf_cells_text(&a->cells, r.x + 13, y, r.w - 14, MF_ROLE_POPUP, f->help);
-		}
-}
-
-void mf_app_view(mf_app *a)
-{
-	mf_layout l = mf_layout_of(a->cells.w, a->cells.h, a->detail_open);
-	mf_rect all = {0, 0, a->cells.w, a->cells.h};
-
-	a->cursor_x = -1;
-	mf_cells_fill(&a->cells, all, MF_ROLE_TEXT, ' ');
-	if (l.too_small) {
-		char text[64];
-
-		snprintf(text, sizeof text, "needs %dx%d, has %dx%d", MIN_W, MIN_H, a->cells.w, a->cells.h);
-		mf_cells_text(&a->cells, 0, 0, a->cells.w, MF_ROLE_TEXT, text);
-		return;
-	}
-	draw_header(a, l.header);
-	if (a->mode == MF_MODE_HELP || a->mode == MF_MODE_COMPARE) {
-		mf_rect body = {0, l.header.h, a->cells.w, a->cells.h - l.header.h - 1};
-
-		if (a->mode == MF_MODE_HELP)
-			draw_help(a, body);
+		cell_text(a, row, index, i, text, sizeof(text));
+		mf_role role = base;
+		if (i == COL_VERDICT && !cursor && a->constraint && !refused)
+			role = row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE;
+		if (columns[i].right)
+			mf_cells_right(s, r.x + at[i].x, y, w, role, text);
 		else
-			mf_view_compare(a, body);
-	} else {
-		draw_table(a, l.table);
-		if (l.detail.h > 0)
-			mf_view_detail(a, l.detail);
-		draw_reason(a, l.reason);
+			mf_cells_text(s, r.x + at[i].x, y, w, role, text);
 	}
-	draw_status(a, l.status);
+}
+
+static void draw_table(mf_app *a, mf_cells *s, const mf_layout *l)
+{
+	struct placed at[COL_COUNT];
+	mf_rect r = l->table;
+
+	place_columns(a, r.w, at);
+	draw_heading(a, s, l->heading, at);
+	for (int i = 0; i < r.h; i++) {
+		size_t position = a->top + (size_t)i;
+		if (position >= a->n_view)
+			break;
+		draw_row(a, s, r, r.y + i, position, at);
+	}
+	if (a->n_view == 0)
+		mf_cells_text(s, r.x + GUTTER, r.y, r.w - GUTTER, MF_ROLE_DIM, a->searching || a->arranging ? "searching" :
+			a->n_rows > 0 ? "no plan matches; Esc clears the filter, o shows all" : "no plans");
+}
+
+/* ---- header ---- */
+
+/* Words from left to right while they fit, two blanks between. */
+static void chips(mf_cells *s, int y, int w, mf_role first, mf_role rest, const char *const *words, int n)
+{
+	int x = 1;
+	for (int i = 0; i < n; i++) {
+		int width = mf_text_width(words[i], s->ascii);
+		if (width == 0)
+			continue;
+		if (x + width > w - 1 && x > 1)
+			return;
+		x += mf_cells_text(s, x, y, w - x - 1, i == 0 ? first : rest, words[i]) + 2;
+	}
+}
+
+static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
+{
+	char counts[256], best[MF_PLAN_TEXT_MAX + 80] = "", filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32], took[48] = "";
+	const char *model = strrchr(a->model.name, '/');
+	const mf_stack *stack = a->in.stack;
+
+	snprintf(text[0], sizeof(text[0]), "moefs");
+	snprintf(text[1], sizeof(text[1]), "%s", model && model[1] ? model + 1 : a->model.name);
+	snprintf(text[2], sizeof(text[2]), "%s", mf_choice_name(mf_phase_choices, (int)a->phase));
+	snprintf(text[3], sizeof(text[3]), "%s", a->cluster.name);
+	snprintf(text[4], sizeof(text[4]), "%s", mf_choice_name(mf_toolchain_choices, (int)stack->toolchain));
+	snprintf(text[5], sizeof(text[5]), "%s space", mf_choice_name(mf_space_choices, (int)a->search.space));
+	snprintf(text[6], sizeof(text[6]), "%s ledger", mf_choice_name(mf_ledger_choices, (int)a->search.cost.ledger));
+	snprintf(text[7], sizeof(text[7]), "%s", a->in.workload->name);
+	const char *top[] = {text[0], text[1], text[2], text[3], text[4], text[6], text[5], text[7]};
+	chips(s, r.y, r.w, MF_ROLE_ACCENT, MF_ROLE_HEADER, top, 8);
+
+	mf_format_count(n[0], sizeof(n[0]), a->searching && a->counts.scored == 0 ? a->arrived : a->counts.scored);
+	mf_format_count(n[1], sizeof(n[1]), a->counts.scored - a->counts.rejected_emit - a->counts.rejected_memory);
+	mf_format_count(n[2], sizeof(n[2]), a->counts.rejected_emit);
+	mf_format_count(n[3], sizeof(n[3]), a->counts.rejected_memory);
+	if (a->searching)
+		snprintf(took, sizeof(took), "searching");
+	else if (!a->hide_times)
+		snprintf(took, sizeof(took), "%.0f ms", a->timing.total_ms);
+	if (a->counts.scored == 0)
+		snprintf(counts, sizeof(counts), "%s plans", n[0]);
+	else
+		snprintf(counts, sizeof(counts), "%s plans: %s buildable, %s refused by the emitter, %s by memory", n[0], n[1], n[2],
+			n[3]);
+	if (a->best != MF_NO_ROW && a->best < a->n_rows) {
+		const mf_row *row = &a->rows[a->best];
+		char plan[MF_PLAN_TEXT_MAX], number[32];
+		mf_plan_format(&row->plan, a->in.intern, plan);
+		mf_format_number(number, sizeof(number), a->tax ? row->throughput : row->untaxed, 0);
+		snprintf(best, sizeof(best), "best %s%s: %s tok/s/GPU", a->constraint ? "buildable " : "", plan, number);
+	}
+	if (a->filter[0]) {
+		char shown[32];
+		mf_format_count(shown, sizeof(shown), a->n_view);
+		snprintf(filter, sizeof(filter), "/%s  (%s of %s)", a->filter, shown, n[0]);
+	}
+	snprintf(text[0], sizeof(text[0]), "constraint %s", a->constraint ? "on" : "off");
+	snprintf(text[1], sizeof(text[1]), "tax %s", a->tax ? "on" : "off");
+	const char *base = strrchr(a->overlay, '/');
+	snprintf(text[2], sizeof(text[2]), "overlay %.60s", a->overlay[0] ? (base ? base + 1 : a->overlay) : "none");
+	snprintf(text[3], sizeof(text[3]), "show %s", mf_choice_name(mf_show_choices, (int)a->show));
+	snprintf(text[4], sizeof(text[4]), "sort %s%s", mf_choice_name(mf_sort_key_choices, (int)a->sort),
+		mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii));
+	if (r.h >= 3) {
+		const char *second[] = {counts, took, best};
+		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 3);
+		const char *third[] = {text[0], text[1], text[2], text[3], text[4], filter};
+		const char *filtered[] = {text[0], filter, text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 2, r.w, MF_ROLE_TEXT, MF_ROLE_TEXT, filter[0] ? filtered : third, 6);
+	} else {
+		if (a->counts.scored)
+			snprintf(counts, sizeof(counts), "%s plans, %s buildable", n[0], n[1]);
+		const char *second[] = {counts, filter, took, text[0], text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 8);
+	}
+}
+
+/* ---- detail ---- */
+
+static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
+{
+	mf_rect t = l->tabs;
+	int x = t.x;
+
+	if (l->rule.w > 0)
+		for (int y = l->rule.y; y < l->rule.y + l->rule.h; y++)
+			mf_cells_text(s, l->rule.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
+	for (int i = t.x; i < t.x + t.w; i++)
+		mf_cells_text(s, i, t.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
+	for (int i = 0; mf_tab_choices[i].name; i++) {
+		char text[32];
+		/* Brackets, not colour alone, say which tab is open. */
+		bool open = mf_tab_choices[i].value == (int)a->tab;
+		snprintf(text, sizeof(text), open ? "[%d %s]" : " %d %s ", i + 1, mf_tab_choices[i].name);
+		if (x + (int)strlen(text) > t.x + t.w)
+			break;
+		x += mf_cells_text(s, x, t.y, t.x + t.w - x, open ? MF_ROLE_TAB_ACTIVE : MF_ROLE_TAB, text);
+	}
+	if (a->focus == MF_FOCUS_DETAIL && x + 18 < t.x + t.w)
+		mf_cells_text(s, x + 1, t.y, t.x + t.w - x - 1, MF_ROLE_ACCENT, " j/k scroll ");
+	mf_rect r = l->detail;
+	r.x += 1;
+	r.w -= 1;
+	a->detail_height = r.h;
+	a->detail_lines = mf_detail_draw(a, s, r, a->detail_scroll);
+	if (a->detail_lines > a->detail_scroll + r.h) {
+		/* What is below the edge is announced on it. */
+		char more[32];
+		snprintf(more, sizeof(more), " %d more ", a->detail_lines - a->detail_scroll - r.h);
+		int w = (int)strlen(more);
+		if (x + 16 + w < t.x + t.w)
+			mf_cells_text(s, t.x + t.w - w - 1, t.y, w, MF_ROLE_DIM, more);
+	}
+}
+
+/* ---- status ---- */
+
+static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
+{
+	const mf_prompt *p = &a->prompt;
+	const char *label = p->action == MF_ACT_FILTER ? "/" : p->action == MF_ACT_COMMAND ? ":" :
+		p->action == MF_ACT_FIND ? "find: " : p->action == MF_ACT_EXPORT ? (p->overwrite ? "replace: " : "write to: ") :
+		p->action == MF_ACT_MODEL ? "model: " : "cluster: ";
+	int x = mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_KEY, label), room = r.w - x - 1;
+	char head[MF_PROMPT_MAX];
+	/* Long lines slide so that the cursor stays in sight. */
+	size_t from = 0;
+	for (;;) {
+		snprintf(head, sizeof(head), "%.*s", (int)(p->cursor - from), p->text + from);
+		if (mf_text_width(head, s->ascii) <= room || from >= p->cursor)
+			break;
+		from++;
+		while (from < p->len && ((unsigned char)p->text[from] & 0xc0) == 0x80)
+			from++;
+	}
+	mf_cells_text(s, r.x + x, r.y, room, MF_ROLE_PROMPT, p->text + from);
+	*cursor_x = r.x + x + mf_text_width(head, s->ascii);
+	*cursor_y = r.y;
+}
+
+static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
+{
+	static const mf_action table[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_NEXT, MF_ACT_EXPORT,
+		MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_SORT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_MARK, MF_ACT_COMPARE, MF_ACT_COPY,
+		MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
+	static const mf_action panel[] = {MF_ACT_BACK, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_PAGE_DOWN, MF_ACT_NONE};
+	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
+	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT, MF_ACT_COPY,
+		MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	static const mf_action none[] = {MF_ACT_NONE};
+	const mf_action *list = a->prompt.action != MF_ACT_NONE ? none : a->panel == MF_PANEL_PICKER ? picker :
+		a->panel != MF_PANEL_NONE ? panel : a->focus == MF_FOCUS_DETAIL ? detail : table;
+	int x = r.x;
+
+	if (a->prompt.action != MF_ACT_NONE) {
+		bool history = a->prompt.action == MF_ACT_FILTER || a->prompt.action == MF_ACT_FIND || a->prompt.action == MF_ACT_COMMAND;
+		mf_cells_text(s, x, r.y, r.w, MF_ROLE_KEY_HELP, history ?
+			"Enter accept  Esc cancel  Up/Down history  Tab complete" : "Enter accept  Esc cancel  Tab complete");
+		return;
+	}
+	for (; *list != MF_ACT_NONE; list++) {
+		const mf_tui_key *t = &mf_tui_keys[*list - 1];
+		char key[24];
+		snprintf(key, sizeof(key), "%.*s", (int)strcspn(t->keys, " "), t->keys);
+		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL ? "choose" : t->name;
+		int need = mf_text_width(key, s->ascii) + 1 + mf_text_width(name, s->ascii);
+		if (x + need > r.x + r.w)
+			break;
+		x += mf_cells_text(s, x, r.y, r.w - (x - r.x), MF_ROLE_KEY, key) + 1;
+		x += mf_cells_text(s, x, r.y, r.w - (x - r.x), MF_ROLE_KEY_HELP, name) + 2;
+	}
+}
+
+/* A text over the lines of r, broken at blanks; the last line is cut where it does not fit. */
+static void draw_wrapped(mf_cells *s, mf_rect r, mf_role role, const char *text)
+{
+	for (int y = 0; y < r.h && *text; y++) {
+		size_t len = strlen(text), n = mf_text_fit(text, len, r.w, s->ascii, NULL);
+		char line[1024];
+		if (n < len && y + 1 < r.h) {
+			size_t cut = n;
+			while (cut > 0 && text[cut] != ' ')
+				cut--;
+			n = cut > 0 ? cut : n;
+		} else {
+			n = len;
+		}
+		n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
+		memcpy(line, text, n);
+		line[n] = 0;
+		mf_cells_text(s, r.x, r.y + y, r.w, role, line);
+		text += n;
+		text += strspn(text, " ");
+	}
+}
+
+static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
+{
+	const mf_row *row = mf_app_selected(a);
+	mf_rect first = {r.x, r.y, r.w, r.h - 1}, last = {r.x, r.y + r.h - 1, r.w, 1};
+
+	if (a->prompt.action != MF_ACT_NONE) {
+		draw_prompt(a, s, first, cursor_x, cursor_y);
+		if (a->message[0]) {
+			mf_cells_text(s, last.x, last.y, last.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+			return;
+		}
+	} else if (a->message[0]) {
+		draw_wrapped(s, first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+	} else if (row && a->constraint && row->rule != MF_RULE_NONE && a->detail.valid && a->detail.refusal.reason[0]) {
+		char text[700];
+		snprintf(text, sizeof(text), "%s %s: %s", mf_glyph_text(MF_G_REFUSED, s->ascii), a->detail.refusal.rule,
+			a->detail.refusal.reason);
+		draw_wrapped(s, first, MF_ROLE_REASON, text);
+	} else if (row && a->constraint && row->probe) {
+		draw_wrapped(s, first, MF_ROLE_PROBE, "buildable, but within the ledger's error of the budget: launch it to know");
+	}
+	draw_keys(a, s, last);
+}
+
+/* ---- panels ---- */
+
+static void draw_frame(mf_cells *s, mf_rect r, const char *title)
+{
+	mf_cells_fill(s, r, MF_ROLE_POPUP, ' ');
+	for (int x = r.x + 1; x < r.x + r.w - 1; x++) {
+		mf_cells_text(s, x, r.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
+		mf_cells_text(s, x, r.y + r.h - 1, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
+	}
+	for (int y = r.y + 1; y < r.y + r.h - 1; y++) {
+		mf_cells_text(s, r.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
+		mf_cells_text(s, r.x + r.w - 1, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
+	}
+	mf_cells_text(s, r.x, r.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_TL, s->ascii));
+	mf_cells_text(s, r.x + r.w - 1, r.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_TR, s->ascii));
+	mf_cells_text(s, r.x, r.y + r.h - 1, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_BL, s->ascii));
+	mf_cells_text(s, r.x + r.w - 1, r.y + r.h - 1, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_CORNER_BR, s->ascii));
+	mf_cells_text(s, r.x + 2, r.y, r.w - 4, MF_ROLE_TITLE, title);
+}
+
+static int help_line(mf_cells *s, mf_rect r, int line, int scroll, mf_role role, const char *left, const char *right)
+{
+	int y = line - scroll;
+	if (y >= 0 && y < r.h) {
+		mf_cells_text(s, r.x, r.y + y, right ? 21 : r.w, role, left);
+		if (right)
+			mf_cells_text(s, r.x + 22, r.y + y, r.w - 22, MF_ROLE_POPUP, right);
+	}
+	return line + 1;
+}
+
+static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
+{
+	int line = 0, scroll = a->panel_scroll;
+	const char *group = "";
+	for (const mf_tui_key *t = mf_tui_keys; t->name; t++) {
+		char left[96], right[160];
+		if (strcmp(group, t->group) != 0) {
+			if (*group)
+				line++;
+			line = help_line(s, r, line, scroll, MF_ROLE_TITLE, t->group, NULL);
+			group = t->group;
+		}
+		snprintf(left, sizeof(left), "%-8s :%s", t->keys, t->name);
+		snprintf(right, sizeof(right), "%s%s%s", t->help, t->argument[0] ? "  " : "", t->argument);
+		line = help_line(s, r, line, scroll, MF_ROLE_KEY, left, right);
+	}
+	line++;
+	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "filter and find", NULL);
+	line = help_line(s, r, line, scroll, MF_ROLE_POPUP, "ep8 and mem<70 and not offload   /^tp[12]/   rule:mcore.*   ( | & ! )", NULL);
+	for (const mf_filter_field *f = mf_filter_fields; f->name; f++)
+		line = help_line(s, r, line, scroll, MF_ROLE_KEY, f->name, f->help);
+	for (int i = 0; mf_plan_dims[i].name; i++)
+		if (mf_plan_dims[i].phases & 1u << a->phase)
+			line = help_line(s, r, line, scroll, MF_ROLE_KEY, mf_plan_dims[i].segment, mf_plan_dims[i].help);
+	line++;
+	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "signs", NULL);
+	char sign[40];
+	snprintf(sign, sizeof(sign), "%s refused", mf_glyph_text(MF_G_REFUSED, s->ascii));
+	line = help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "the plan cannot be built; the boundary class follows");
+	line = help_line(s, r, line, scroll, MF_ROLE_KEY, "~1234", "a constant was used outside the range it was measured in");
+	snprintf(sign, sizeof(sign), "%s", mf_glyph_text(MF_G_MARK, s->ascii));
+	return help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "marked for comparison");
+}
+
+static void draw_panel(mf_app *a, mf_cells *s)
+{
+	mf_rect body = {0, 2, a->w, a->h - 4};
+
+	if (a->panel == MF_PANEL_PICKER) {
+		int h = a->n_items + 2 > body.h ? body.h : a->n_items + 2, w = 20;
+		for (int i = 0; i < a->n_items; i++) {
+			int need = mf_text_width(a->picker_items[i], s->ascii) + 6;
+			w = need > w ? need : w;
+		}
+		w = w > body.w ? body.w : w;
+		mf_rect r = {(body.w - w) / 2, body.y + (body.h - h) / 2, w, h};
+		draw_frame(s, r, mf_tui_keys[a->picker - 1].name);
+		int from = a->item >= h - 2 ? a->item - (h - 3) : 0;
+		for (int i = from; i < a->n_items && i - from < h - 2; i++) {
+			mf_role role = i == a->item ? MF_ROLE_POPUP_SELECTED : MF_ROLE_POPUP;
+			int y = r.y + 1 + i - from;
+			mf_cells_fill(s, (mf_rect){r.x + 1, y, r.w - 2, 1}, role, ' ');
+			if (i == a->item)
+				mf_cells_text(s, r.x + 1, y, 1, role, mf_glyph_text(MF_G_CURSOR, s->ascii));
+			mf_cells_text(s, r.x + 3, y, r.w - 5, role, a->picker_items[i]);
+		}
+		a->panel_height = h - 2;
+		a->panel_lines = a->n_items;
+		return;
+	}
+	draw_frame(s, body, a->panel == MF_PANEL_HELP ? "help" : "compare");
+	mf_rect r = {body.x + 2, body.y + 1, body.w - 4, body.h - 2};
+	a->panel_height = r.h;
+	a->panel_lines = a->panel == MF_PANEL_HELP ? draw_help(a, s, r) : mf_compare_draw(a, s, r, a->panel_scroll);
+	int left = a->panel_lines - a->panel_scroll - r.h;
+	if (left > 0) {
+		char more[32];
+		snprintf(more, sizeof(more), " %d more ", left);
+		mf_cells_text(s, body.x + body.w - (int)strlen(more) - 2, body.y + body.h - 1, 20, MF_ROLE_DIM, more);
+	}
+}
+
+void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
+{
+	mf_layout l;
+
+	*cursor_x = *cursor_y = -1;
+	s->ascii = a->ascii;
+	mf_cells_fill(s, (mf_rect){0, 0, s->w, s->h}, MF_ROLE_TEXT, ' ');
+	mf_layout_make(&l, s->w, s->h, a->detail_open);
+	if (l.too_small) {
+		char text[80];
+		snprintf(text, sizeof(text), "moefs needs %dx%d, this is %dx%d; q quits", MF_MIN_W, MF_MIN_H, s->w, s->h);
+		int y = 0, width = 0;
+		for (const char *t = text; *t && y < s->h; y++) {
+			size_t n = mf_text_fit(t, strlen(t), s->w, true, &width);
+			char piece[80];
+			if (n == 0)
+				break;
+			memcpy(piece, t, n);
+			piece[n] = 0;
+			mf_cells_text(s, 0, y, s->w, MF_ROLE_ERROR, piece);
+			t += n;
+		}
+		return;
+	}
+	if (a->page != l.table.h) {
+		/* The page changed with the window or the pane: the cursor stays on it. */
+		a->page = l.table.h;
+		if (a->cursor >= a->top + (size_t)a->page)
+			a->top = a->cursor - (size_t)a->page + 1;
+		if (a->top + (size_t)a->page > a->n_view)
+			a->top = a->n_view > (size_t)a->page ? a->n_view - (size_t)a->page : 0;
+	}
+	mf_detail_refresh(a);
+	draw_header(a, s, l.header);
+	draw_table(a, s, &l);
+	if (l.detail.w > 0)
+		draw_detail(a, s, &l);
+	draw_status(a, s, l.status, cursor_x, cursor_y);
+	if (a->panel != MF_PANEL_NONE)
+		draw_panel(a, s);
 }

@@ -1,151 +1,334 @@
 /*
- * worker.c: one search at a time on its own thread. The thread posts its best rows and one byte into a pipe; the UI
- * thread takes them when poll wakes it. Only the lock guards what both touch.
+ * worker.c: the two threads behind the screen. One runs a search and posts rows as they come; one orders and filters.
+ * Both answer through a mutex and a pipe that wakes the loop. Only mf_worker_take, on the UI thread, touches the app.
+ *
+ * Rows are replaced together with the order made from them: a finished search waits as `next` until its arrangement is
+ * there. While an arrangement runs, the rows it reads are neither moved nor freed.
  */
-#include "app.h"
+#include "tui_app.h"
 
-#include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* Rows of a running search that are shown before it ends: enough to fill any screen with the best so far. */
+#define LIVE_ROWS 65536
+#define LIVE_MS 80.0
+
+typedef struct request {
+	const mf_row *rows;
+	size_t n;
+	unsigned rows_id;
+	bool tax, descending, constraint;
+	mf_sort_key key;
+	mf_show show;
+	mf_filter *filter;        /* owned */
+	mf_filter_ctx ctx;
+	unsigned threads;
+} request;
+
+typedef struct answer {
+	unsigned rows_id;
+	size_t n_rows;
+	uint32_t *rank_of, *view; /* owned */
+	size_t n_view;
+	uint32_t best;
+	bool failed, abandoned;
+} answer;
+
 struct mf_worker {
-	pthread_mutex_t lock;
-	pthread_t thread;
-	bool started;              /* a thread is to be joined; UI thread only */
+	pthread_mutex_t mutex;
+	pthread_cond_t wake;
 	int pipe[2];
+	bool pipe_full;
+
+	/* search: fields of the running one, guarded by the mutex where both sides write */
+	pthread_t search_thread;
+	bool search_started, search_done, search_wanted;
 	volatile int cancel;
-	const mf_inputs *in;
-	const mf_consts *consts;
+	mf_inputs in;
+	mf_consts consts;
 	mf_search_opts opts;
-	/* under the lock */
-	mf_live live;
-	bool ended, posted;
-	mf_search *result;
-	mf_status status;
-	mf_err err;
+	mf_search *found;
+	mf_status found_status;
+	mf_err found_err;
+	mf_row *batch;            /* rows posted and not yet taken */
+	size_t n_batch, cap_batch, posted;
+	uint64_t arrived;
+
+	/* arrangement */
+	pthread_t arrange_thread;
+	bool arrange_alive, quit, has_request, abandon, has_answer; /* abandon: the running one is out of date */
+	request req;
+	answer ans;
+
+	/* UI thread alone */
+	bool arrange_wanted, reading; /* reading: a request is out and its rows must stay */
+	mf_search *shown, *next;
+	mf_row *live;
+	size_t n_live, cap_live;
+	unsigned rows_id, next_id;
+	double live_at_ms;
+	uint32_t *rank_of, *view;
 };
 
-static void wake(mf_worker *w)
+static void wake_loop(mf_worker *w)
 {
-	if (!w->posted) {
-		w->posted = true;
-		while (write(w->pipe[1], "x", 1) < 0 && errno == EINTR)
-			;
+	/* Called with the mutex held. One byte is enough: take looks at everything. */
+	if (!w->pipe_full) {
+		w->pipe_full = true;
+		ssize_t n = write(w->pipe[1], "!", 1);
+		(void)n;
 	}
 }
 
-/* Keeps the best rows in order; most rows of a large space fall through the first comparison. */
-static void add_row(mf_live *l, const mf_row *row)
-{
-	size_t at = l->n;
+/* ---- the arranging thread ---- */
 
-	l->seen++;
-	if (!(row->throughput > 0) || (l->n == MF_LIVE_ROWS && row->throughput <= l->rows[l->n - 1].throughput))
-		return;
-	while (at > 0 && l->rows[at - 1].throughput < row->throughput)
-		at--;
-	if (l->n < MF_LIVE_ROWS)
-		l->n++;
-	memmove(l->rows + at + 1, l->rows + at, (l->n - at - 1) * sizeof *l->rows);
-	l->rows[at] = *row;
+/* Orders kept between requests, so that typing a filter sorts nothing. */
+typedef struct orders {
+	unsigned rows_id;
+	size_t n;
+	bool tax, valid, sorted_valid, descending;
+	mf_sort_key key;
+	uint32_t *by_rank, *sorted;
+} orders;
+
+static uint32_t *sort_rows(const request *r, mf_sort_key key, bool descending)
+{
+	mf_search s;
+	memset(&s, 0, sizeof(s));
+	s.rows = (mf_row *)(uintptr_t)r->rows; /* ranking reads rows and writes the order alone */
+	s.n_rows = r->n;
+	s.order = malloc((r->n ? r->n : 1) * sizeof(*s.order));
+	if (!s.order)
+		return NULL;
+	for (size_t i = 0; i < r->n; i++)
+		s.order[i] = (uint32_t)i;
+	if (mf_search_rank(&s, key, descending, r->tax, r->threads) < 0) {
+		free(s.order);
+		return NULL;
+	}
+	return s.order;
 }
+
+static bool superseded(mf_worker *w)
+{
+	pthread_mutex_lock(&w->mutex);
+	bool newer = w->abandon || w->quit;
+	pthread_mutex_unlock(&w->mutex);
+	return newer;
+}
+
+/* False when a newer request came meanwhile; the answer is then empty. */
+static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
+{
+	*out = (answer){r->rows_id, r->n, NULL, NULL, 0, MF_NO_ROW, false, false};
+	if (!o->valid || o->rows_id != r->rows_id || o->n != r->n || o->tax != r->tax) {
+		free(o->by_rank);
+		o->by_rank = sort_rows(r, MF_SORT_THROUGHPUT, true);
+		o->rows_id = r->rows_id, o->n = r->n, o->tax = r->tax;
+		o->valid = o->by_rank != NULL;
+		o->sorted_valid = false;
+	}
+	bool by_rank = r->key == MF_SORT_THROUGHPUT && r->descending;
+	if (o->valid && !by_rank && (!o->sorted_valid || o->key != r->key || o->descending != r->descending)) {
+		free(o->sorted);
+		o->sorted = sort_rows(r, r->key, r->descending);
+		o->key = r->key, o->descending = r->descending;
+		o->sorted_valid = o->sorted != NULL;
+	}
+	out->rank_of = malloc((r->n ? r->n : 1) * sizeof(uint32_t));
+	out->view = malloc((r->n ? r->n : 1) * sizeof(uint32_t));
+	if (!o->valid || (!by_rank && !o->sorted_valid) || !out->rank_of || !out->view)
+		goto fail;
+	for (size_t i = 0; i < r->n; i++) {
+		uint32_t row = o->by_rank[i];
+		out->rank_of[row] = (uint32_t)i;
+		if (out->best == MF_NO_ROW && (!r->constraint || r->rows[row].rule == MF_RULE_NONE))
+			out->best = row;
+	}
+	const uint32_t *order = by_rank ? o->by_rank : o->sorted;
+	for (size_t i = 0; i < r->n; i++) {
+		uint32_t row = order[i];
+		bool buildable = r->rows[row].rule == MF_RULE_NONE;
+		if ((i & 4095) == 4095 && superseded(w)) {
+			out->abandoned = true;
+			goto fail;
+		}
+		if ((r->show == MF_SHOW_BUILDABLE && !buildable) || (r->show == MF_SHOW_REJECTED && buildable))
+			continue;
+		if (mf_filter_match(r->filter, &r->ctx, &r->rows[row], out->rank_of[row] + 1))
+			out->view[out->n_view++] = row;
+	}
+	return true;
+fail:
+	free(out->rank_of);
+	free(out->view);
+	out->rank_of = out->view = NULL;
+	out->failed = true;
+	return false;
+}
+
+static void *arrange_main(void *payload)
+{
+	mf_worker *w = payload;
+	orders o;
+
+	memset(&o, 0, sizeof(o));
+	pthread_mutex_lock(&w->mutex);
+	while (!w->quit) {
+		if (!w->has_request) {
+			pthread_cond_wait(&w->wake, &w->mutex);
+			continue;
+		}
+		request r = w->req;
+		answer a;
+		w->has_request = false;
+		pthread_mutex_unlock(&w->mutex);
+		arrange(w, &r, &o, &a);
+		mf_filter_free(r.filter);
+		pthread_mutex_lock(&w->mutex);
+		w->ans = a;
+		w->has_answer = true;
+		wake_loop(w);
+		/* The answer is taken before the next request: two never wait. */
+		while (w->has_answer && !w->quit)
+			pthread_cond_wait(&w->wake, &w->mutex);
+	}
+	pthread_mutex_unlock(&w->mutex);
+	free(o.by_rank);
+	free(o.sorted);
+	return NULL;
+}
+
+/* ---- the searching thread ---- */
 
 static void on_rows(void *payload, const mf_row *rows, size_t n)
 {
 	mf_worker *w = payload;
 
-	pthread_mutex_lock(&w->lock);
-	for (size_t i = 0; i < n; i++)
-		add_row(&w->live, &rows[i]);
-	wake(w);
-	pthread_mutex_unlock(&w->lock);
+	pthread_mutex_lock(&w->mutex);
+	w->arrived += n;
+	size_t room = w->posted < LIVE_ROWS ? LIVE_ROWS - w->posted : 0;
+	size_t take = n < room ? n : room;
+	if (take > 0 && w->n_batch + take > w->cap_batch) {
+		size_t cap = w->cap_batch ? w->cap_batch * 2 : 4096;
+		while (cap < w->n_batch + take)
+			cap *= 2;
+		mf_row *grown = realloc(w->batch, cap * sizeof(*grown));
+		if (grown) {
+			w->batch = grown;
+			w->cap_batch = cap;
+		} else {
+			take = 0; /* the preview misses rows; the result will not */
+		}
+	}
+	if (take > 0) {
+		memcpy(w->batch + w->n_batch, rows, take * sizeof(*rows));
+		w->n_batch += take;
+		w->posted += take;
+		wake_loop(w);
+	}
+	pthread_mutex_unlock(&w->mutex);
 }
 
-static void *work(void *arg)
+static void *search_main(void *payload)
 {
-	mf_worker *w = arg;
-	mf_search *result = NULL;
+	mf_worker *w = payload;
+	mf_search *found = NULL;
 	mf_err err;
-	mf_status st = mf_search_run(&result, w->in, w->consts, &w->opts, &err);
 
-	pthread_mutex_lock(&w->lock);
-	w->result = result;
-	w->status = st;
-	w->err = err;
-	w->ended = true;
-	wake(w);
-	pthread_mutex_unlock(&w->lock);
+	memset(&err, 0, sizeof(err));
+	mf_status st = mf_search_run(&found, &w->in, &w->consts, &w->opts, &err);
+	pthread_mutex_lock(&w->mutex);
+	w->found = found;
+	w->found_status = st;
+	w->found_err = err;
+	w->search_done = true;
+	wake_loop(w);
+	pthread_mutex_unlock(&w->mutex);
 	return NULL;
 }
 
+/* Threads take no signals: they belong to the loop, and a stop must have happened when kill() returns. */
+static int start_thread(pthread_t *t, void *(*fn)(void *), void *payload)
+{
+	sigset_t all, old;
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
+	sigdelset(&all, SIGABRT);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	int r = pthread_create(t, NULL, fn, payload);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r;
+}
+
+/* ---- the UI thread's side ---- */
+
 mf_status mf_worker_new(mf_worker **out, mf_err *err)
 {
-	mf_worker *w = calloc(1, sizeof *w);
-
+	mf_worker *w = calloc(1, sizeof(*w));
 	*out = NULL;
 	if (!w)
 		return mf_fail(err, MF_ENOMEM, "out of memory");
 	if (pipe(w->pipe) < 0) {
 		free(w);
-		return mf_fail(err, MF_EENV, "no pipe: %s", strerror(errno));
+		return mf_fail(err, MF_EENV, "cannot make a pipe");
 	}
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
+		fcntl(w->pipe[i], F_SETFL, O_NONBLOCK);
 		fcntl(w->pipe[i], F_SETFD, FD_CLOEXEC);
-	fcntl(w->pipe[0], F_SETFL, O_NONBLOCK);
-	pthread_mutex_init(&w->lock, NULL);
+	}
+	pthread_mutex_init(&w->mutex, NULL);
+	pthread_cond_init(&w->wake, NULL);
+	w->rows_id = w->next_id = 1;
+	if (start_thread(&w->arrange_thread, arrange_main, w) != 0) {
+		mf_worker_free(w);
+		return mf_fail(err, MF_EENV, "cannot start a thread");
+	}
+	w->arrange_alive = true;
 	*out = w;
 	return MF_OK;
-}
-
-void mf_worker_cancel(mf_worker *w)
-{
-	if (!w->started)
-		return;
-	__atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
-	pthread_join(w->thread, NULL);
-	w->started = false;
-	mf_search_free(w->result);
-	w->result = NULL;
-	w->ended = false;
 }
 
 void mf_worker_free(mf_worker *w)
 {
 	if (!w)
 		return;
-	mf_worker_cancel(w);
+	__atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&w->mutex);
+	w->quit = true;
+	pthread_cond_broadcast(&w->wake);
+	pthread_mutex_unlock(&w->mutex);
+	if (w->arrange_alive)
+		pthread_join(w->arrange_thread, NULL);
+	if (w->search_started)
+		pthread_join(w->search_thread, NULL);
+	if (w->has_request)
+		mf_filter_free(w->req.filter);
+	if (w->has_answer) {
+		free(w->ans.rank_of);
+		free(w->ans.view);
+	}
+	mf_search_free(w->found);
+	mf_search_free(w->shown);
+	mf_search_free(w->next);
+	free(w->batch);
+	free(w->live);
+	free(w->rank_of);
+	free(w->view);
 	close(w->pipe[0]);
 	close(w->pipe[1]);
-	pthread_mutex_destroy(&w->lock);
+	pthread_cond_destroy(&w->wake);
+	pthread_mutex_destroy(&w->mutex);
 	free(w);
-}
-
-mf_status mf_worker_start(mf_worker *w, const mf_inputs *in, const mf_consts *k, const mf_search_opts *o, mf_err *err)
-{
-	int e;
-
-	mf_worker_cancel(w);
-	w->cancel = 0;
-	w->in = in;
-	w->consts = k;
-	w->opts = *o;
-	w->opts.cancel = &w->cancel;
-	w->opts.on_rows = on_rows;
-	w->opts.payload = w;
-	memset(&w->live, 0, sizeof w->live);
-	e = pthread_create(&w->thread, NULL, work, w);
-	if (e)
-		return mf_fail(err, MF_EENV, "cannot start a search thread: %s", strerror(e));
-	w->started = true;
-	return MF_OK;
-}
-
-bool mf_worker_busy(const mf_worker *w)
-{
-	return w->started;
 }
 
 int mf_worker_fd(const mf_worker *w)
@@ -153,29 +336,266 @@ int mf_worker_fd(const mf_worker *w)
 	return w->pipe[0];
 }
 
-void mf_worker_take(mf_worker *w, mf_live *live, mf_news *news)
+bool mf_worker_idle(const mf_worker *w)
 {
-	char bytes[64];
-	bool ended;
+	return !w->search_started && !w->search_wanted && !w->arrange_wanted && !w->reading && !w->next;
+}
 
-	memset(news, 0, sizeof *news);
-	while (read(w->pipe[0], bytes, sizeof bytes) > 0)
+bool mf_worker_stop(mf_worker *w)
+{
+	if (w->search_started)
+		__atomic_store_n(&w->cancel, 1, __ATOMIC_RELAXED);
+	return !w->search_started;
+}
+
+bool mf_worker_clear(mf_worker *w, mf_app *a)
+{
+	if (!mf_worker_stop(w))
+		return false;
+	if (w->reading) {
+		pthread_mutex_lock(&w->mutex);
+		w->abandon = true;
+		pthread_mutex_unlock(&w->mutex);
+		return false;
+	}
+	mf_search_free(w->shown);
+	mf_search_free(w->next);
+	w->shown = w->next = NULL;
+	free(w->rank_of);
+	free(w->view);
+	w->rank_of = w->view = NULL;
+	w->n_live = 0;
+	w->n_batch = 0;
+	w->rows_id = ++w->next_id;
+	w->arrange_wanted = false;
+	a->rows_id = w->rows_id;
+	a->rows = NULL;
+	a->rank_of = a->view = NULL;
+	a->n_rows = a->n_view = a->n_reasons = 0;
+	a->reasons = NULL;
+	a->best = MF_NO_ROW;
+	a->cursor = a->top = 0;
+	a->pinned = false;
+	a->n_marks = 0;
+	a->generation++;
+	memset(&a->counts, 0, sizeof(a->counts));
+	return true;
+}
+
+static void start_search(mf_worker *w, mf_app *a)
+{
+	w->search_wanted = false;
+	w->in = a->in;
+	w->consts = a->consts;
+	w->opts = a->search;
+	w->opts.constraint = true; /* plans are always judged; the toggle only changes what is made of it */
+	w->opts.cost.tax = true;   /* both figures are in a row; the toggle chooses one */
+	w->opts.cancel = &w->cancel;
+	w->opts.on_rows = on_rows;
+	w->opts.payload = w;
+	w->cancel = 0;
+	w->found = NULL;
+	w->search_done = false;
+	w->n_batch = w->posted = 0;
+	w->arrived = 0;
+	if (start_thread(&w->search_thread, search_main, w) != 0) {
+		mf_app_say(a, true, "cannot start a thread for the search");
+		return;
+	}
+	w->search_started = true;
+	a->searching = true;
+	a->arrived = 0;
+}
+
+void mf_worker_search(mf_worker *w, mf_app *a)
+{
+	w->search_wanted = true;
+	if (mf_worker_stop(w))
+		start_search(w, a);
+}
+
+static void start_arrange(mf_worker *w, mf_app *a)
+{
+	request r;
+	mf_err err;
+
+	w->arrange_wanted = false;
+	memset(&r, 0, sizeof(r));
+	if (w->next) {
+		r.rows = w->next->rows, r.n = w->next->n_rows, r.rows_id = w->next_id;
+	} else if (w->shown) {
+		r.rows = w->shown->rows, r.n = w->shown->n_rows, r.rows_id = w->rows_id;
+	} else {
+		r.rows = w->live, r.n = w->n_live, r.rows_id = w->rows_id;
+	}
+	r.tax = a->tax;
+	r.key = a->sort;
+	r.descending = a->descending;
+	r.constraint = a->constraint;
+	r.show = a->show;
+	r.ctx = (mf_filter_ctx){a->in.intern, a->world};
+	r.threads = a->search.threads;
+	if (mf_filter_parse(&r.filter, a->filter, a->phase, NULL, &err) < 0)
+		r.filter = NULL; /* update never keeps a filter it could not read */
+	pthread_mutex_lock(&w->mutex);
+	w->req = r;
+	w->has_request = true;
+	w->abandon = false;
+	pthread_cond_broadcast(&w->wake);
+	pthread_mutex_unlock(&w->mutex);
+	w->reading = true;
+	a->arranging = true;
+}
+
+void mf_worker_arrange(mf_worker *w, mf_app *a)
+{
+	w->arrange_wanted = true;
+	if (!w->reading) {
+		start_arrange(w, a);
+		return;
+	}
+	/* The running one is out of date: withdraw a request not begun, and let a begun one notice. */
+	pthread_mutex_lock(&w->mutex);
+	bool waiting = w->has_request;
+	if (waiting) {
+		mf_filter_free(w->req.filter);
+		w->has_request = false;
+	} else {
+		w->abandon = true;
+	}
+	pthread_mutex_unlock(&w->mutex);
+	if (waiting)
+		start_arrange(w, a);
+}
+
+static void swap_in(mf_worker *w, mf_app *a)
+{
+	mf_search_free(w->shown);
+	free(w->live);
+	w->live = NULL;
+	w->n_live = w->cap_live = 0;
+	w->shown = w->next;
+	w->next = NULL;
+	w->rows_id = w->next_id;
+	a->rows_id = w->rows_id;
+	a->rows = w->shown->rows;
+	a->n_rows = w->shown->n_rows;
+	a->counts = w->shown->counts;
+	a->timing = w->shown->timing;
+	a->reasons = w->shown->reasons;
+	a->n_reasons = w->shown->n_reasons;
+	a->generation++;
+	a->budget_bytes = NAN;
+	if (a->n_rows > 0 && a->eval.cost) {
+		mf_memory m;
+		mf_cost_memory(a->eval.cost, &a->rows[0].plan, &m);
+		a->budget_bytes = m.budget_bytes;
+	}
+}
+
+static unsigned take_answer(mf_worker *w, mf_app *a, answer ans)
+{
+	w->reading = false;
+	a->arranging = false;
+	if (ans.failed) {
+		if (!ans.abandoned)
+			mf_app_say(a, true, "out of memory while ordering plans");
+		return MF_FX_REDRAW;
+	}
+	if (w->next && ans.rows_id == w->next_id) {
+		swap_in(w, a);
+	} else if (!w->shown) {
+		a->rows = w->live;
+		a->n_rows = w->n_live;
+		a->rows_id = w->rows_id;
+	}
+	free(w->rank_of);
+	free(w->view);
+	w->rank_of = ans.rank_of;
+	w->view = ans.view;
+	a->best = ans.best;
+	return mf_app_arranged(a, w->rank_of, w->view, ans.n_view);
+}
+
+/* Moves posted rows into the preview of a first search. */
+static bool take_batch(mf_worker *w, const mf_row *batch, size_t n)
+{
+	if (w->n_live + n > w->cap_live) {
+		size_t cap = w->cap_live ? w->cap_live * 2 : 8192;
+		while (cap < w->n_live + n)
+			cap *= 2;
+		mf_row *grown = realloc(w->live, cap * sizeof(*grown));
+		if (!grown)
+			return false;
+		w->live = grown;
+		w->cap_live = cap;
+	}
+	memcpy(w->live + w->n_live, batch, n * sizeof(*batch));
+	w->n_live += n;
+	return true;
+}
+
+unsigned mf_worker_take(mf_worker *w, mf_app *a)
+{
+	unsigned fx = 0;
+	char bytes[64];
+	answer ans;
+	bool answered, done;
+
+	while (read(w->pipe[0], bytes, sizeof(bytes)) > 0)
 		;
-	if (!w->started)
-		return;
-	pthread_mutex_lock(&w->lock);
-	w->posted = false;
-	*live = w->live;
-	ended = w->ended;
-	pthread_mutex_unlock(&w->lock);
-	if (!ended)
-		return;
-	pthread_join(w->thread, NULL);
-	w->started = false;
-	news->ended = true;
-	news->result = w->result;
-	news->status = w->status;
-	news->err = w->err;
-	w->result = NULL;
-	w->ended = false;
+	pthread_mutex_lock(&w->mutex);
+	w->pipe_full = false;
+	answered = w->has_answer;
+	ans = w->ans;
+	w->has_answer = false;
+	if (answered)
+		pthread_cond_broadcast(&w->wake);
+	done = w->search_started && w->search_done;
+	a->arrived = w->arrived;
+	pthread_mutex_unlock(&w->mutex);
+
+	if (answered)
+		fx |= take_answer(w, a, ans);
+	if (done) {
+		pthread_join(w->search_thread, NULL);
+		w->search_started = false;
+		a->searching = false;
+		fx |= MF_FX_REDRAW;
+		bool stale = w->search_wanted || __atomic_load_n(&w->cancel, __ATOMIC_RELAXED);
+		if (w->found_status < 0 && !stale)
+			mf_app_say(a, true, "search: %s", w->found_err.msg);
+		if (w->found && !stale && w->found_status == MF_OK) {
+			/* A finished search that still waits for its order is overtaken by this one. */
+			if (w->next && w->reading) {
+				w->arrange_wanted = true;
+				mf_search_free(w->found);
+				w->search_wanted = true;
+			} else {
+				mf_search_free(w->next);
+				w->next = w->found;
+				w->next_id++;
+				w->arrange_wanted = true;
+			}
+		} else {
+			mf_search_free(w->found);
+		}
+		w->found = NULL;
+		if (w->search_wanted)
+			start_search(w, a);
+	} else if (!w->shown && !w->next && !w->reading && mf_now_ms() - w->live_at_ms >= LIVE_MS) {
+		pthread_mutex_lock(&w->mutex);
+		bool grown = w->n_batch > 0 && take_batch(w, w->batch, w->n_batch);
+		w->n_batch = 0;
+		pthread_mutex_unlock(&w->mutex);
+		if (grown) {
+			w->live_at_ms = mf_now_ms();
+			a->rows = w->live;
+			w->arrange_wanted = true;
+			fx |= MF_FX_REDRAW;
+		}
+	}
+	if (w->arrange_wanted && !w->reading)
+		start_arrange(w, a);
+	return fx;
 }

@@ -10,20 +10,24 @@ play() { # SIZE OPTIONS... ; the script is standard input
 	local code=$?
 	if [ $code -eq 0 ]; then ok; else bad "script ends with $code"; fi
 }
-# widest COLS: no line is wider.
-widest() { if awk -v w="$1" 'length($0) > w { exit 1 }' "$work/out"; then ok; else bad "a line is wider than $1"; fi; }
+silent() { if grep -qF -- "$1" "$work/out"; then bad "the screen says: $1"; else ok; fi; }
+widest() { if [ "$(wc -L <"$work/out")" -le "$1" ]; then ok; else bad "a line is wider than $1"; fi; }
+tall() { if [ "$(wc -l <"$work/out")" -eq $(($1 + 1)) ]; then ok; else bad "not $1 lines"; fi; }
 
 for size in 60x16 80x24 132x43 200x60; do
 	play $size <<<':dump'
 	widest "${size%x*}"
-	says out "dualpipe+ov"
+	tall "${size#*x}"
+	says out "dualpipe+"
 	says out "has no DualPipe schedule"
 	play $size --ascii <<<':dump'
 	widest "${size%x*}"
 	if LC_ALL=C grep -q '[^ -~]' "$work/out"; then bad "not ASCII at $size"; else ok; fi
 done
+LC_ALL=C play 80x24 <<<':dump'
+if LC_ALL=C grep -q '[^ -~]' "$work/out"; then bad "not ASCII without UTF-8"; else ok; fi
 
-# The refusal is on screen; n goes to what can be built; Enter opens it; tabs show why and the command.
+# The refusal and the nearest plan that can be built are on screen; n goes to it; tabs show why and the command.
 play 80x24 <<'S'
 :dump
 n
@@ -34,108 +38,235 @@ n
 :dump
 :detail why
 :dump
+:detail time
+Enter
+:dump
 S
-says out "tp1/pp1/ep8/1f1b+ov"
+says out "nearest       tp1/pp1/ep8/1f1b+ov"
 says out "torchrun"
 says out "activations"
-says out "buildable: no rule of the emitter refuses it"
+says out "the emitter wrote a command and the memory fits"
+says out "(factory)"
 
-# Filter typed letter by letter; a bad one keeps the last result and points at the column.
+# Filter typed letter by letter; a bad one keeps the last result and points at the column; Esc brings the old one back.
 play 80x24 <<'S'
 / "ep8 and mem<70" Enter
 :dump
-/ "ep8 and (" Enter
+S
+says out "/ep8 and mem<70  ("
+silent "ep4"
+play 80x24 <<'S'
+/ "ep8 and mem<70"
+:dump
+" and ("
+:dump
+Enter
 :dump
 S
-says out "[filtered]"
-says out "column"
-if grep -q "ep4" "$work/out"; then bad "the filter lets ep4 through"; else ok; fi
-
-# Toggles.
+says out "column 2"
+silent "ep4"
 play 80x24 <<'S'
+/ "ep8" Enter / " mem<1" Esc
+:dump
+S
+says out "/ep8  ("
+play 80x24 <<'S'
+/ "ep8" Enter Esc / Up
+:dump
+S
+says out "/ep8"
+play 80x24 <<'S'
+f "zero1_offload and ep4" Enter
+:dump
+n
+:dump
+S
+says out "▶  15"
+
+# Toggles and pickers.
+play 132x43 <<'S'
 r
 :dump
-o
-:dump
+S
+says out "constraint off"
+says out "not asked"
+silent "✗"
+play 132x43 <<'S'
 x
 :dump
 c
-:wait idle
 :dump
-s s
+j Enter
+:dump
+s j Enter
+:dump
+T Esc
+:theme light
 :dump
 S
-says out "[constraint off]"
-says out "[tax off]"
-says out "overlay: h800"
+says out "tax off"
+says out "none"
+says out "overlay h800"
+says out "sort memory▲"
 play 80x24 <<'S'
 o
 :dump
 S
-says out "[buildable only]"
-if grep -q " B1" "$work/out"; then bad "a refused plan is shown among the buildable"; else ok; fi
+says out "show buildable"
+silent "✗"
+play 80x24 <<'S'
+:show rejected
+:dump
+S
+silent "buildable  "
+
+# The cursor keeps to its plan through sorting and filtering.
+play 80x24 <<'S'
+n n
+:sort memory
+/ "1f1b" Enter
+Esc
+:sort throughput
+:dump
+S
+says out "▶   4"
 
 # Wrong keys and commands say so; nothing is lost.
 play 80x24 <<'S'
 Z
 :dump
-:frobnicate
+: "frobnicate" Enter
 :dump
 :sort nonsense
 :dump
+:theme mno
+:dump
+:model olmo
+:dump
 S
-says out "does nothing here"
+says out "Z does nothing; ? lists the keys"
 says out "no command 'frobnicate'"
-says out "no such choice"
+says out "no such choice 'nonsense'"
+says out "nearest is mono"
 
-# Export: command and provenance, or a message; refused plans are not exported.
+# Completion.
+play 80x24 <<'S'
+: "exp" Tab
+:dump
+Esc : "sort mem" Tab Enter
+:dump
+S
+says out ":export"
+says out "sort memory"
+
+# Another model and another cluster.
+play 80x24 <<'S'
+:model olmoe
+:dump
+:cluster 8xa100
+:dump
+m "nonesuch" Enter
+:dump
+S
+says out "olmoe"
+says out "8xa100"
+says out "nonesuch"
+
+# Export: command and provenance, or a message; refused plans are not exported; a file is not replaced unasked.
 play 80x24 <<S
 :export $work/refused.sh
 :dump
 n
 :export $work/run.json
 :dump
+:export $work/run.json
+:dump
+Esc
 :export $work/nowhere/run.sh
 :dump
 :export $work/run.xyz
 :dump
 S
-says out "refused plans have no command"
+says out "there is no command to export"
+says out "the file exists"
 [ ! -e "$work/refused.sh" ] && ok || bad "a refused plan was exported"
 [ -s "$work/run.json" ] && [ -s "$work/run.json.provenance.json" ] && ok || bad "no export"
-says out "nowhere"
+says out "not written"
+"$MOEFS" emit --model deepseek-v2-lite --cluster 8xh800 --ledger published --plan tp1/pp1/ep8/1f1b+ov --format json >"$work/emit.json"
+hash() { sed -n 's/.*"argv_sha256":[ ]*"\([0-9a-f]*\)".*/\1/p' "$1" | head -1; }
+[ -n "$(hash "$work/emit.json")" ] && [ "$(hash "$work/emit.json")" = "$(hash "$work/run.json")" ] && ok ||
+	bad "the exported command is not what emit writes"
 
-# Marks and comparison, help, every tiny size.
+# Marks and comparison, help.
 play 132x43 <<'S'
-Space Space d
+Space
+d
+:dump
+Space d
 :dump
 Esc ?
 :dump
 S
-says out "marked plans"
+says out "mark two to four plans"
+says out "differs"
 says out "next plan"
-for size in 1x1 2x1 39x7 40x8 300x100; do
+
+# The help lists every action and key of the table; the page can be scrolled.
+play 132x60 <<'S'
+?
+:dump
+PgDn
+:dump
+S
+for name in filter find sort overlay export copy theme suspend quit; do says out ":$name"; done
+
+# Every small size; every key at every one of them.
+for size in 1x1 2x1 39x7 59x16 60x15 60x16 300x100; do
 	play $size <<'S'
 :dump
 Enter
 :dump
 ?
 :dump
+j k g G PgDn PgUp C-d C-u n N Enter Tab S-Tab Esc d Space f Esc o s S r x c Esc L Esc P Esc T Esc M C-l ? Esc : Esc y m Esc h Esc
 :size 80x24
 :dump
 S
 done
 play 39x7 <<<':dump'
-says out "needs 40x8"
+says out "needs 60x16"
 
-# Every key of the help table can be pressed without harm.
-play 80x24 <<'S'
-j k g G PgDn PgUp C-d C-u n N Enter Tab S-Tab Esc d Space f Esc o s S r x c L P T M C-l ? Esc : Esc y m Esc h Esc
-:dump
-S
-# A broken script names file and line.
+# A broken script names file and line; a broken theme its file.
 printf 'j\nNoSuchKey\n' >"$work/script"
 "$MOEFS" $base --script "$work/script" >"$work/out" 2>"$work/err"
 [ $? -eq 2 ] && ok || bad "a broken script is accepted"
 says err "script:2"
+printf 'text: {fg: nocolour}\n' >"$work/bad.yaml"
+echo :dump | "$MOEFS" $base --script - --theme "$work/bad.yaml" >"$work/out" 2>"$work/err"
+[ $? -eq 2 ] && ok || bad "a broken theme is accepted"
+says err "bad.yaml:1"
+TERM=dumb script -qec "$MOEFS $base" /dev/null >"$work/out" 2>&1 </dev/null
+[ $? -eq 3 ] && ok || bad "a dumb terminal is taken"
+says out "cannot place the cursor"
+
+# Whole screens, digits masked: what stands where. UPDATE=1 rewrites them.
+golden=$(dirname "$0")/golden
+mkdir -p "$golden"
+for size in 60x16 80x24 132x43; do
+	for set in utf8 ascii; do
+		play $size $([ $set = ascii ] && echo --ascii) <<'S'
+:sort memory
+n
+:dump
+?
+:dump
+S
+		sed 's/[0-9]/0/g' "$work/out" >"$work/masked"
+		[ -n "${UPDATE-}" ] && cp "$work/masked" "$golden/$size.$set.txt"
+		if diff -u "$golden/$size.$set.txt" "$work/masked" >"$work/diff"; then ok; else
+			cp "$work/diff" "$work/out"
+			bad "screen $size $set differs from its golden"
+		fi
+	done
+done
 finish

@@ -24,23 +24,23 @@ until_shows "has no DualPipe schedule"
 tm send-keys -t t n
 until_shows "buildable"
 tm send-keys -t t Enter
-until_shows "[overview]"
+until_shows "[1 overview]"
 tm send-keys -t t Tab
-until_shows "[memory]"
+until_shows "[2 memory]"
 tm resize-window -t t -x 160 -y 45
-until_shows "[memory]"
+until_shows "[2 memory]"
 tm send-keys -t t Escape
 tm send-keys -t t Escape
 tm send-keys -t t / "ep8" Enter
-until_shows "[filtered]"
+until_shows "/ep8  ("
 tm send-keys -t t C-z
 until_shows "ready>"
 tm send-keys -t t fg Enter
-until_shows "[filtered]"
+until_shows "/ep8  ("
 tm send-keys -t t '?'
 until_shows "previous plan"
 tm send-keys -t t q
-until_shows "[filtered]"
+until_shows "/ep8  ("
 tm send-keys -t t q
 until_shows "ready>"
 tm send-keys -t t 'echo left with $?' Enter

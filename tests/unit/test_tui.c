@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "app.h"
+#include "tui_app.h"
 
 static bool overlap(mf_rect a, mf_rect b)
 {
@@ -15,8 +15,9 @@ Test(layout, nothing_overlaps_or_leaves_the_screen_at_any_size)
 	for (int w = 1; w <= 300; w++)
 		for (int h = 1; h <= 120; h++)
 			for (int detail = 0; detail < 2; detail++) {
-				mf_layout l = mf_layout_of(w, h, detail);
-				mf_rect r[] = {l.header, l.table, l.detail, l.reason, l.status};
+				mf_layout l;
+				mf_layout_make(&l, w, h, detail);
+				mf_rect r[] = {l.header, l.heading, l.table, l.rule, l.tabs, l.detail, l.status};
 
 				for (size_t i = 0; i < MF_COUNT(r); i++) {
 					cr_assert(r[i].x >= 0 && r[i].y >= 0 && r[i].x + r[i].w <= w && r[i].y + r[i].h <= h,
@@ -24,7 +25,7 @@ Test(layout, nothing_overlaps_or_leaves_the_screen_at_any_size)
 					for (size_t k = 0; k < i; k++)
 						cr_assert(!overlap(r[i], r[k]), "%dx%d: %zu and %zu", w, h, i, k);
 				}
-				cr_assert(l.too_small == (w < 40 || h < 8));
+				cr_assert(l.too_small == (w < MF_MIN_W || h < MF_MIN_H));
 				cr_assert(l.too_small || l.table.h >= 2);
 			}
 }

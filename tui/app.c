@@ -1,0 +1,81 @@
+/* app.c: the model's birth and death, and the evaluators it asks about single plans. */
+#include "tui_app.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+mf_status mf_app_rebuild(mf_app *a, mf_err *err)
+{
+	mf_evaluators e = {NULL, NULL};
+	mf_status st;
+
+	if ((st = mf_cost_new(&e.cost, &a->in, &a->consts, &a->search.cost, err)) < 0)
+		return st;
+	if ((st = mf_emitter_new(&e.emitter, &a->in, err)) < 0) {
+		mf_cost_free(e.cost);
+		return st;
+	}
+	mf_cost_free(a->eval.cost);
+	mf_emitter_free(a->eval.emitter);
+	a->eval = e;
+	a->world = mf_cluster_world(&a->cluster);
+	a->generation++;
+	return MF_OK;
+}
+
+mf_status mf_app_set_overlay(mf_app *a, const char *overlay, mf_err *err)
+{
+	mf_consts old = a->consts;
+	mf_status st;
+
+	mf_consts_factory(&a->consts, &a->cluster);
+	if (overlay[0] && (st = mf_consts_overlay(&a->consts, overlay, err)) < 0) {
+		a->consts = old;
+		return st;
+	}
+	if ((st = mf_app_rebuild(a, err)) < 0) {
+		a->consts = old;
+		return st;
+	}
+	if (overlay != a->overlay)
+		snprintf(a->overlay, sizeof(a->overlay), "%s", overlay);
+	return MF_OK;
+}
+
+mf_status mf_app_init(mf_app *a, const mf_tui_opts *opts, mf_err *err)
+{
+	memset(a, 0, sizeof(*a));
+	a->model = *opts->inputs->model;
+	a->cluster = *opts->inputs->cluster;
+	a->in = *opts->inputs;
+	a->in.model = &a->model;
+	a->in.cluster = &a->cluster;
+	a->search = opts->search;
+	a->phase = opts->inputs->workload->phase;
+	a->constraint = opts->search.constraint;
+	a->tax = opts->search.cost.tax;
+	a->search.cost.tax = true;
+	a->sort = MF_SORT_THROUGHPUT;
+	a->descending = true;
+	a->ascii = opts->ascii;
+	a->mouse = opts->mouse;
+	a->best = MF_NO_ROW;
+	a->budget_bytes = NAN;
+	a->page = 1;
+	a->tab = MF_TAB_OVERVIEW;
+	a->detail.explain = malloc(sizeof(*a->detail.explain));
+	if (!a->detail.explain)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	return mf_app_set_overlay(a, opts->overlay ? opts->overlay : "", err);
+}
+
+void mf_app_dispose(mf_app *a)
+{
+	mf_cost_free(a->eval.cost);
+	mf_emitter_free(a->eval.emitter);
+	mf_filter_free(a->find_parsed);
+	free(a->detail.explain);
+	mf_buf_dispose(&a->detail.argv);
+	memset(a, 0, sizeof(*a));
+}

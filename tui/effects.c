@@ -1,0 +1,179 @@
+/* effects.c: carries out what update asked for: searches, files, other inputs. */
+#include "tui_app.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Command and provenance: both files or, when the second fails, neither. */
+static mf_status write_files(const char *path, mf_command_format f, const mf_buf *command, const mf_buf *provenance,
+	mf_err *err)
+{
+	mf_buf beside = MF_BUF_INIT;
+	mf_buf_printf(&beside, "%s.provenance.json", path);
+	mf_status st = mf_file_write(mf_buf_text(&beside), provenance->data, provenance->len, 0644, err);
+	if (st == MF_OK) {
+		st = mf_file_write(path, command->data, command->len, f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644, err);
+		if (st < 0)
+			unlink(mf_buf_text(&beside));
+	}
+	mf_buf_dispose(&beside);
+	return st;
+}
+
+static void export_plan(mf_app *a)
+{
+	const mf_row *row = mf_app_selected(a);
+	mf_buf command = MF_BUF_INIT, provenance = MF_BUF_INIT;
+	mf_command_format f;
+	mf_argv argv;
+	mf_err err;
+	mf_status st;
+	char path[MF_PROMPT_MAX];
+
+	if (!row)
+		return;
+	snprintf(path, sizeof(path), "%s", a->wanted);
+	if (mf_command_format_of_path(path, &f, &err) < 0) {
+		mf_prompt_open(a, MF_ACT_EXPORT, path);
+		mf_app_say(a, true, "%s", err.msg);
+		return;
+	}
+	if (!a->export_replace && access(path, F_OK) == 0) {
+		mf_prompt_open(a, MF_ACT_EXPORT, path);
+		a->prompt.overwrite = true;
+		mf_app_say(a, true, "the file exists: Enter replaces it, Esc leaves it");
+		return;
+	}
+	a->export_replace = false;
+	if ((st = mf_detail_command(a, &row->plan, false, &argv, &err)) < 0) {
+		mf_app_say(a, true, "not written: %s", err.msg);
+		return;
+	}
+	st = mf_command_write(&argv, &a->in, &row->plan, f, &command, &err);
+	if (st == MF_OK)
+		st = mf_provenance_write(&argv, &a->in, &row->plan, &provenance, &err);
+	if (st == MF_OK)
+		st = write_files(path, f, &command, &provenance, &err);
+	if (st == MF_OK)
+		mf_app_say(a, false, "wrote %s and %s.provenance.json", path, path);
+	else
+		mf_app_say(a, true, "not written: %s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+	mf_argv_dispose(&argv);
+	mf_buf_dispose(&command);
+	mf_buf_dispose(&provenance);
+}
+
+void mf_copy_text(mf_app *a, mf_buf *out)
+{
+	const mf_row *row = mf_app_selected(a);
+	mf_argv argv;
+	mf_err err;
+
+	if (!row)
+		return;
+	if (row->rule != MF_RULE_NONE && a->constraint) {
+		mf_buf_puts(out, a->detail.refusal.reason);
+		mf_app_say(a, false, "copied the refusal (%zu bytes)", out->len);
+		return;
+	}
+	if (mf_detail_command(a, &row->plan, false, &argv, &err) < 0) {
+		mf_app_say(a, true, "not copied: %s", err.msg);
+		return;
+	}
+	for (size_t i = 0; i < argv.n_env; i++) {
+		mf_buf_shell_quote(out, argv.env[i]);
+		mf_buf_putc(out, ' ');
+	}
+	for (size_t i = 0; i < argv.n; i++) {
+		if (i > 0)
+			mf_buf_putc(out, ' ');
+		mf_buf_shell_quote(out, argv.args[i]);
+	}
+	mf_argv_dispose(&argv);
+	mf_app_say(a, false, "copied the command (%zu bytes)", out->len);
+}
+
+/* Exchanges the model or the cluster; on failure everything is as before. */
+static bool exchange(mf_app *a, const mf_tui_opts *opts, bool model)
+{
+	mf_err err;
+	mf_status st;
+
+	if (model) {
+		mf_model *m = malloc(sizeof(*m)), *old = malloc(sizeof(*old));
+		if (!m || !old) {
+			st = mf_fail(&err, MF_ENOMEM, "out of memory");
+		} else if ((st = mf_model_load(m, a->wanted, &err)) == MF_OK) {
+			*old = a->model;
+			a->model = *m;
+			if ((st = mf_app_rebuild(a, &err)) < 0)
+				a->model = *old;
+		}
+		free(m);
+		free(old);
+	} else {
+		mf_cluster c, old = a->cluster;
+		st = opts->load_cluster ? opts->load_cluster(opts->payload, &c, a->wanted, &err) : mf_cluster_load(&c, a->wanted, &err);
+		if (st == MF_OK) {
+			a->cluster = c;
+			/* The factory constants are the GPU family's: they follow the cluster. */
+			if ((st = mf_app_set_overlay(a, a->overlay, &err)) < 0) {
+				mf_err ignored;
+				a->cluster = old;
+				mf_app_set_overlay(a, a->overlay, &ignored);
+			}
+		}
+	}
+	if (st < 0)
+		mf_app_say(a, true, "%s%s%s%s%s", err.file, err.file[0] ? ": " : "", err.field, err.field[0] ? ": " : "", err.msg);
+	return st == MF_OK;
+}
+
+unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsigned fx)
+{
+	mf_err err;
+
+	if (fx & MF_FX_THEME) {
+		mf_theme look;
+		if (mf_theme_load(&look, a->wanted, &err) < 0) {
+			mf_app_say(a, true, "%s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+			fx &= ~(unsigned)MF_FX_THEME;
+		} else {
+			a->look = look;
+			snprintf(a->theme, sizeof(a->theme), "%.255s", a->wanted);
+		}
+	}
+	if (fx & MF_FX_OVERLAY) {
+		fx &= ~(unsigned)MF_FX_OVERLAY;
+		if (mf_app_set_overlay(a, a->wanted, &err) < 0)
+			mf_app_say(a, true, "%s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+		else
+			fx |= MF_FX_SEARCH;
+	}
+	if (fx & (MF_FX_MODEL | MF_FX_CLUSTER)) {
+		/* Threads still read the old inputs: they are told to stop, and the loop asks again when they have. */
+		if (!mf_worker_clear(w, a))
+			return fx;
+		exchange(a, opts, fx & MF_FX_MODEL);
+		fx &= ~(unsigned)(MF_FX_MODEL | MF_FX_CLUSTER);
+		fx |= MF_FX_SEARCH;
+	}
+	if (fx & MF_FX_SEARCH) {
+		if (mf_app_rebuild(a, &err) < 0)
+			mf_app_say(a, true, "%s", err.msg);
+		else
+			mf_worker_search(w, a);
+		fx &= ~(unsigned)MF_FX_SEARCH;
+	}
+	if (fx & MF_FX_ARRANGE) {
+		mf_worker_arrange(w, a);
+		fx &= ~(unsigned)MF_FX_ARRANGE;
+	}
+	if (fx & MF_FX_EXPORT) {
+		export_plan(a);
+		fx &= ~(unsigned)MF_FX_EXPORT;
+	}
+	return fx;
+}

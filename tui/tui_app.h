@@ -1,0 +1,229 @@
+/*
+ * tui_app.h: the model. update.c changes it and answers with effects; view.c draws it; neither waits on anything. Only
+ * loop.c and script.c carry effects out. Rows are addressed by index; `view` lists the rows on show in their order.
+ */
+#ifndef MF_TUI_APP_H
+#define MF_TUI_APP_H
+
+#include "tui_filter.h"
+#include "tui_keys.h"
+#include "tui_theme.h"
+
+#define MF_MAX_MARKS 4
+#define MF_PROMPT_MAX 512
+#define MF_HISTORY 32
+#define MF_NO_ROW UINT32_MAX
+
+/** What update asks of the loop (bits). */
+typedef enum mf_effect { MF_FX_REDRAW = 1, MF_FX_QUIT = 2, MF_FX_SEARCH = 4, MF_FX_ARRANGE = 8, MF_FX_EXPORT = 16,
+	MF_FX_COPY = 32, MF_FX_SUSPEND = 64, MF_FX_THEME = 128, MF_FX_INVALIDATE = 256, MF_FX_MOUSE = 512, MF_FX_OVERLAY = 1024,
+	MF_FX_MODEL = 2048, MF_FX_CLUSTER = 4096 } mf_effect;
+
+typedef enum mf_show { MF_SHOW_ALL, MF_SHOW_BUILDABLE, MF_SHOW_REJECTED } mf_show;
+extern const mf_choice mf_show_choices[];
+
+typedef enum mf_tab { MF_TAB_OVERVIEW, MF_TAB_MEMORY, MF_TAB_TIME, MF_TAB_WHY, MF_TAB_ARGV, MF_TAB_COUNT } mf_tab;
+extern const mf_choice mf_tab_choices[];
+
+typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL } mf_focus;
+
+typedef enum mf_panel { MF_PANEL_NONE, MF_PANEL_HELP, MF_PANEL_COMPARE, MF_PANEL_PICKER } mf_panel;
+
+/** The line being typed, with its history. */
+typedef struct mf_prompt {
+	mf_action action;         /* what Enter does: FILTER, FIND, COMMAND, EXPORT, MODEL, CLUSTER; MF_ACT_NONE: no prompt */
+	char text[MF_PROMPT_MAX];
+	size_t len, cursor;       /* bytes */
+	int history_at;           /* -1: the line itself */
+	char kept[MF_PROMPT_MAX]; /* the line while history is shown; the old filter for Esc */
+	char before[MF_PROMPT_MAX];
+	bool overwrite;           /* export: the file exists and the next Enter replaces it */
+} mf_prompt;
+
+typedef struct mf_history { char line[MF_HISTORY][MF_PROMPT_MAX]; int n; } mf_history;
+
+/** Everything the detail pane shows of one plan; made by detail.c when the selection or the inputs change. */
+typedef struct mf_detail {
+	bool valid;               /* for `plan` and `generation` */
+	mf_plan plan;
+	unsigned generation;
+	mf_status status;         /* of the explanation */
+	mf_err err;
+	mf_explain *explain;      /* owned; allocated once */
+	mf_refusal refusal;       /* rule "" when buildable */
+	char note[256];           /* of the paper's emitter */
+	bool argv_valid;
+	mf_buf argv;              /* one argument a line; empty when the toolchain has no words */
+	char argv_sha256[65], plan_sha256[65];
+	bool neighbour_valid;
+	uint32_t neighbour;       /* nearest buildable row, MF_NO_ROW */
+	int neighbour_changes;
+} mf_detail;
+
+/** Evaluators for the detail pane, the export and the copy; owned by the UI thread. */
+typedef struct mf_evaluators {
+	mf_cost *cost;
+	mf_emitter *emitter;
+} mf_evaluators;
+
+typedef struct mf_app {
+	/* inputs: copies, so that the model and the cluster can be exchanged */
+	mf_model model;
+	mf_cluster cluster;
+	mf_inputs in;             /* points at the two above */
+	mf_consts consts;
+	mf_search_opts search;    /* space, cost, threads; search.constraint is not used: plans are always judged */
+	mf_phase phase;
+	uint32_t world;
+	mf_evaluators eval;
+	unsigned generation;      /* of rows and constants: detail and marks notice a change */
+
+	/* assumptions */
+	bool constraint, tax;
+	char overlay[256];        /* "" for none */
+	mf_sort_key sort;
+	bool descending;
+	mf_show show;
+	char filter[MF_PROMPT_MAX], find[MF_PROMPT_MAX];
+	mf_filter *find_parsed;
+
+	/* data; the arrays belong to the loop's search and arrangement */
+	const mf_row *rows;
+	size_t n_rows;
+	const uint32_t *rank_of;  /* row -> rank from 0 by throughput; NULL while unknown */
+	const uint32_t *view;     /* rows on show, in order */
+	size_t n_view;
+	mf_search_counts counts;
+	mf_search_timing timing;
+	const mf_reason_count *reasons;
+	size_t n_reasons;
+	double budget_bytes;      /* NaN while unknown */
+	bool searching, arranging;
+	uint64_t arrived;         /* rows of the running search */
+	uint32_t best;            /* first row of the ranking under the constraint, MF_NO_ROW */
+
+	/* screen */
+	int w, h;
+	bool ascii, mouse, hide_times;
+	size_t cursor, top;       /* index into view */
+	bool pinned;              /* the user moved: keep to the plan, not the place */
+	mf_plan selected;         /* plan under the cursor when pinned, */
+	uint32_t selected_row;    /* its row, */
+	unsigned selected_rows_id; /* and the rows it was one of */
+	unsigned rows_id;         /* which rows these are: row numbers mean the same while it stays */
+	mf_focus focus;
+	mf_tab tab;
+	bool detail_open, detail_asked; /* asked: the user decided, not the window size */
+	int detail_scroll, detail_lines, detail_height;
+	int page;                 /* rows of the table, as drawn last */
+	mf_detail detail;
+	mf_plan marks[MF_MAX_MARKS];
+	int n_marks;
+	mf_panel panel;
+	int panel_scroll, panel_lines, panel_height;
+	/* picker */
+	mf_action picker;         /* SORT, OVERLAY, THEME, LEDGER, SPACE */
+	char picker_items[64][64];
+	int n_items, item;
+	mf_prompt prompt;
+	mf_history filter_history, command_history;
+	char message[1024];
+	bool message_is_error;
+
+	/* arguments of effects */
+	mf_theme look;            /* the theme in force */
+	char theme[256], wanted[MF_PROMPT_MAX]; /* wanted: file, overlay, model or cluster */
+	bool export_replace;
+} mf_app;
+
+/** Starts a model on copies of the inputs. Frees nothing on failure that mf_app_dispose would not. */
+mf_status mf_app_init(mf_app *a, const mf_tui_opts *opts, mf_err *err);
+void mf_app_dispose(mf_app *a);
+/** Constants of the cluster with the overlay named, and evaluators over them. On failure the old ones stay. */
+mf_status mf_app_set_overlay(mf_app *a, const char *overlay, mf_err *err);
+/** Makes the evaluators anew after inputs, constants or options changed. */
+mf_status mf_app_rebuild(mf_app *a, mf_err *err);
+
+/* ---- update ---- */
+
+unsigned mf_app_key(mf_app *a, const mf_key_event *k);
+unsigned mf_app_resize(mf_app *a, int w, int h);
+/** Does an action, with the argument its ':' form was given ("" for none). */
+unsigned mf_app_act(mf_app *a, mf_action action, const char *argument);
+/** Runs a ':' line (without the colon). */
+unsigned mf_app_command(mf_app *a, const char *line);
+/** A new arrangement of rows came: keeps the cursor on its plan. */
+unsigned mf_app_arranged(mf_app *a, const uint32_t *rank_of, const uint32_t *view, size_t n_view);
+/** Shows a message until the next key. */
+void mf_app_say(mf_app *a, bool is_error, const char *fmt, ...) MF_PRINTF(3, 4);
+/** Row under the cursor, NULL when there is none. */
+const mf_row *mf_app_selected(const mf_app *a);
+/** Name `e` offers for the selected plan. */
+void mf_app_export_name(const mf_app *a, char *out, size_t size);
+unsigned mf_prompt_key(mf_app *a, const mf_key_event *k);
+void mf_prompt_open(mf_app *a, mf_action action, const char *text);
+
+/* ---- detail ---- */
+
+/** Fills a->detail for the selected row where it is stale. */
+void mf_detail_refresh(mf_app *a);
+/** The command of the selected plan; refused plans give one too when `forced` and the toolchain has words. */
+mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *out, mf_err *err);
+/** Draws the tab into r; returns how many lines it has in all. */
+int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
+/** As mf_detail_draw, for the comparison of marked plans. */
+int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
+
+/* ---- view ---- */
+
+/** Where things stand on a w x h screen; rectangles without area are absent, none overlap. */
+typedef struct mf_layout {
+	bool too_small;
+	mf_rect header, heading, table, rule, tabs, detail, status;
+	bool beside;              /* detail at the right of the table, not below */
+} mf_layout;
+#define MF_MIN_W 60
+#define MF_MIN_H 16
+void mf_layout_make(mf_layout *l, int w, int h, bool detail_open);
+/** Whether the detail pane is shown when the user did not decide. */
+bool mf_layout_detail_default(int w, int h);
+/** Draws everything; *cursor_x is -1 when the cursor is hidden. */
+void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y);
+/** Sort key of the column whose heading is at column x, -1 for none (mouse). */
+int mf_view_heading_key(const mf_app *a, int x);
+
+/* Numbers as the screen shows them; NaN is "-". */
+void mf_format_number(char *out, size_t size, double v, int digits);
+void mf_format_count(char *out, size_t size, uint64_t n);
+
+/* ---- worker: threads that search and arrange ---- */
+
+typedef struct mf_worker mf_worker;
+mf_status mf_worker_new(mf_worker **out, mf_err *err);
+/** Cancels, waits for the threads, frees. */
+void mf_worker_free(mf_worker *w);
+/** Readable when something came in; mf_worker_take takes it. */
+int mf_worker_fd(const mf_worker *w);
+/** Starts a search over the app's inputs; a running one is canceled first and the new one begins when it has ended. */
+void mf_worker_search(mf_worker *w, mf_app *a);
+/** Cancels a search; true when none is running any more (inputs may be exchanged). */
+bool mf_worker_stop(mf_worker *w);
+/** Drops all rows, before inputs are exchanged; false while a thread still reads them: try again after the next take. */
+bool mf_worker_clear(mf_worker *w, mf_app *a);
+/** Wants rows ordered and filtered as the app's state says. */
+void mf_worker_arrange(mf_worker *w, mf_app *a);
+/** Moves what came in into the app; returns effects. */
+unsigned mf_worker_take(mf_worker *w, mf_app *a);
+/** True when nothing runs and nothing waits. */
+bool mf_worker_idle(const mf_worker *w);
+
+/* ---- loop and script ---- */
+
+/** Carries out everything in `fx` but redrawing, quitting and what needs a terminal; returns what is left. */
+unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsigned fx);
+/** Text for the clipboard: the command, or the refusal. */
+void mf_copy_text(mf_app *a, mf_buf *out);
+mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err);
+mf_status mf_script_run(mf_app *a, const mf_tui_opts *opts, mf_err *err);
+
+#endif
