@@ -125,7 +125,7 @@ static void count_reason(worker_state *b, const mf_row *row, size_t index)
 
 static bool canceled(job *j)
 {
-	if (j->opts->cancel && *j->opts->cancel)
+	if (j->opts->cancel && __atomic_load_n(j->opts->cancel, __ATOMIC_RELAXED))
 		atomic_store_explicit(&j->stop, true, memory_order_relaxed);
 	return atomic_load_explicit(&j->stop, memory_order_relaxed);
 }

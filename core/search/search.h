@@ -40,7 +40,7 @@ typedef struct mf_search_opts {
 	mf_cost_opts cost;
 	unsigned threads;          /* 0: one per core */
 	uint64_t max_rows;         /* 0: all */
-	const volatile int *cancel; /* set to nonzero to stop; may be NULL */
+	const volatile int *cancel; /* stored nonzero (atomically, when by another thread) to stop; may be NULL */
 	/** Called from worker threads with a batch of new rows (any order); the callee copies. May be NULL. */
 	void (*on_rows)(void *payload, const mf_row *rows, size_t n);
 	void *payload;
