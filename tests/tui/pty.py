@@ -1,0 +1,117 @@
+"""The terminal program on a pseudo-terminal of our own: crash, hang-up, rest, a slow reader. argv: the program."""
+import fcntl
+import os
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+
+ARGS = ["tui", "--model", "deepseek-v2-lite", "--cluster", "8xh800"]
+LIMIT = 20.0
+failed = 0
+
+
+def check(what, true):
+    global failed
+    if not true:
+        failed += 1
+        print("FAILED:", what)
+
+
+class Session:
+    def __init__(self):
+        self.master, self.slave = os.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
+            for fd in range(3):
+                os.dup2(self.slave, fd)
+            os.environ["TERM"] = "xterm-256color"
+            os.execv(sys.argv[1], [sys.argv[1]] + ARGS)
+        check("the ranking appears", b"DualPipe" in self.read_until(b"DualPipe"))
+        self.rest()
+
+    def read_until(self, mark):
+        out, end = b"", time.monotonic() + LIMIT
+        while mark not in out and time.monotonic() < end:
+            if select.select([self.master], [], [], 0.1)[0]:
+                out += os.read(self.master, 65536)
+        return out
+
+    def rest(self, quiet=0.3):
+        """Reads until nothing has come for a while."""
+        out = b""
+        while select.select([self.master], [], [], quiet)[0]:
+            try:
+                out += os.read(self.master, 65536)
+            except OSError:
+                break
+        return out
+
+    def restored(self):
+        return termios.tcgetattr(self.slave) == self.before
+
+    def end(self, seconds=LIMIT):
+        """Exit status, None when it is still there after that long."""
+        stop = time.monotonic() + seconds
+        while time.monotonic() < stop:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return status
+            select.select([], [], [], 0.005)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        return None
+
+    def wakeups(self):
+        with open("/proc/%d/status" % self.pid) as f:
+            return [int(line.split()[1]) for line in f if line.startswith("voluntary")][0]
+
+
+for sig in (signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM):
+    s = Session()
+    os.kill(s.pid, sig)
+    out = s.rest()
+    check("ends on %s" % sig.name, s.end() is not None)
+    check("terminal restored after %s" % sig.name, s.restored() and b"\x1b[?1049l" in out)
+
+s = Session()
+before = s.wakeups()
+select.select([], [], [], 2.0)
+check("at rest nothing wakes", s.wakeups() - before <= 1)
+os.write(s.master, b"j")
+check("a keypress costs little", len(s.rest()) < 4096)
+os.write(s.master, b"\x1b")
+os.write(s.master, b"q")
+check("q leaves with 0", s.end() == 0)
+check("terminal restored after q", s.restored())
+
+s = Session()
+os.close(s.slave)
+os.close(s.master)
+check("leaves at once when the terminal goes away", s.end(2.0) is not None)
+
+# 20 kB/s: keys are answered in time, and what waits behind the last key is a frame or two, not all of them.
+s = Session()
+for _ in range(60):
+    os.write(s.master, b"\x06")
+    end = time.monotonic() + 0.05
+    if select.select([s.master], [], [], 0.05)[0]:
+        os.read(s.master, 1000)
+    select.select([], [], [], max(0.0, end - time.monotonic()))
+os.write(s.master, b"q")
+behind = 0
+while True:
+    pid, status = os.waitpid(s.pid, os.WNOHANG)
+    if pid:
+        break
+    if select.select([s.master], [], [], 0.01)[0]:
+        behind += len(os.read(s.master, 1000))
+check("no backlog of frames: %d bytes" % behind, behind < 40000)
+print("failed" if failed else "passed")
+sys.exit(1 if failed else 0)
