@@ -420,15 +420,16 @@ static void bench_start(bencher *b)
 }
 
 /* What a key costs in the terminal program above a wide space: the difference between a long script and an empty one.
- */
-static mf_status bench_redraw(bencher *b, mf_err *err)
+ * The second figure adds the nearest buildable plan, which the program looks for behind the redraw, when idle. */
+static mf_status bench_redraw(bencher *b, const char *name, const char *first, mf_err *err)
 {
 	static const char *const words[] = {"moefs", "tui", "--model", "qwen3-235b-a22b", "--cluster", "256x8xh800",
 	        "--space", "wide", "--size", "120x40", "--script", "-", NULL};
-	const unsigned keys = 4000;
+	const unsigned keys = 1000;
 	double all[MAX_ROUNDS];
 	mf_buf script = MF_BUF_INIT;
 
+	mf_buf_puts(&script, first);
 	for (unsigned i = 0; i < keys; i++)
 		mf_buf_puts(&script, "j\n:dump\n");
 	if (script.failed) {
@@ -438,7 +439,7 @@ static mf_status bench_redraw(bencher *b, mf_err *err)
 	for (unsigned i = 0; i < b->long_rounds; i++)
 		all[i] = (run_self(words, mf_buf_text(&script)).cpu_ms - run_self(words, "").cpu_ms) / keys;
 	mf_buf_dispose(&script);
-	print(b, line("redraw.wide", median(all, b->long_rounds), "ms", b->long_rounds));
+	print(b, line(name, median(all, b->long_rounds), "ms", b->long_rounds));
 	return MF_OK;
 }
 
@@ -464,7 +465,9 @@ int mf_cmd_bench(const mf_args *a)
 	if (st == MF_OK)
 		st = bench_wide(&b, &err);
 	if (st == MF_OK)
-		st = bench_redraw(&b, &err);
+		st = bench_redraw(&b, "redraw.wide", ":detail time\n", &err);
+	if (st == MF_OK)
+		st = bench_redraw(&b, "redraw.wide_and_neighbour", "", &err);
 	if (st < 0)
 		return mf_report(&err);
 	bench_start(&b);

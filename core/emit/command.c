@@ -453,6 +453,15 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+/* A Python script among the words before the first Megatron flag, or such a flag: commands of other scripts read too. */
+static bool is_megatron(const char *const *argv, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strstr(argv[i], ".py") || strncmp(argv[i], "--num-layers", 12) == 0)
+			return true;
+	return false;
+}
+
 static bool is_sglang(const char *const *argv, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -509,6 +518,11 @@ mf_status mf_command_read(mf_command *out, const char *const *argv, size_t n, co
 		goto fail;
 	}
 	serve = is_sglang(argv, n);
+	if (!serve && !is_megatron(argv, n)) {
+		st = mf_fail(err, MF_EINPUT,
+			"not a launch command: expected torchrun ... pretrain_gpt.py ... or python -m sglang.launch_server ...");
+		goto fail;
+	}
 	out->phase = serve ? MF_SERVE : MF_TRAIN;
 	out->plan = mf_plan_default(out->phase);
 	if ((st = mf_workload_load(&out->workload, NULL, out->phase, err)) < 0 ||

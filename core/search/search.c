@@ -357,6 +357,7 @@ mf_status mf_search_run(
 		mf_fail(err, st, "out of memory while ranking %zu plans", s->n_rows);
 		goto done;
 	}
+	s->timing.tier2_ms = s->timing.tier3_ms = NAN; /* one tier so far */
 	s->timing.total_ms = mf_now_ms() - start;
 	*out = s;
 	s = NULL;
@@ -458,6 +459,7 @@ mf_status mf_search_sample(mf_search **out, const mf_inputs *in, const mf_consts
 		mf_fail(err, st, "out of memory while ranking %zu plans", n);
 		goto done;
 	}
+	s->timing.tier2_ms = s->timing.tier3_ms = NAN; /* one tier so far */
 	s->timing.total_ms = mf_now_ms() - start;
 	*out = s;
 	s = NULL;
