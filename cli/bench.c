@@ -68,7 +68,7 @@ static void count(cJSON *o, const char *name, double n)
 }
 
 static mf_status open_case(
-        mf_session *s, const char *model, const char *cluster, const char *phase, const char *space, mf_err *err)
+	mf_session *s, const char *model, const char *cluster, const char *phase, const char *space, mf_err *err)
 {
 	mf_args a;
 
@@ -83,7 +83,7 @@ static mf_status open_case(
 /* Median wall times of whole searches, constrained and, where `free_ms` is given, unconstrained in the same rounds. The
  * last constrained result is *last, owned by the caller. */
 static mf_status time_search(const mf_session *s, unsigned threads, unsigned rounds, double *ms, double *free_ms,
-        mf_search **last, mf_err *err)
+	mf_search **last, mf_err *err)
 {
 	mf_search_opts opts = mf_session_search_opts(s);
 	double all[2][MAX_ROUNDS];
@@ -383,7 +383,7 @@ static child run_self(const char *const *words, const char *input)
 	if (!in)
 		return none;
 	if (fputs(input, in) < 0 || fflush(in) != 0 || fseek(in, 0, SEEK_SET) != 0 ||
-	        posix_spawn_file_actions_init(&actions) != 0) {
+		posix_spawn_file_actions_init(&actions) != 0) {
 		fclose(in);
 		return none;
 	}
@@ -393,7 +393,7 @@ static child run_self(const char *const *words, const char *input)
 		;
 	const double start = mf_now_ms();
 	if (!words[n] && posix_spawn(&pid, "/proc/self/exe", &actions, NULL, argv, environ) == 0 &&
-	        wait4(pid, &status, 0, &usage) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		wait4(pid, &status, 0, &usage) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		c = (child){mf_now_ms() - start, timeval_ms(usage.ru_utime) + timeval_ms(usage.ru_stime)};
 	for (size_t i = 0; i < n; i++)
 		free(argv[i]);
@@ -406,9 +406,9 @@ static child run_self(const char *const *words, const char *input)
 static void bench_start(bencher *b)
 {
 	static const char *const table[] = {
-	        "moefs", "search", "--model", "deepseek-v2-lite", "--cluster", "8xh800", NULL};
+		"moefs", "search", "--model", "deepseek-v2-lite", "--cluster", "8xh800", NULL};
 	static const char *const screen[] = {
-	        "moefs", "tui", "--model", "deepseek-v2-lite", "--cluster", "8xh800", "--script", "-", NULL};
+		"moefs", "tui", "--model", "deepseek-v2-lite", "--cluster", "8xh800", "--script", "-", NULL};
 	double tables[MAX_ROUNDS], screens[MAX_ROUNDS];
 
 	for (unsigned i = 0; i < b->rounds; i++) {
@@ -424,7 +424,7 @@ static void bench_start(bencher *b)
 static mf_status bench_redraw(bencher *b, const char *name, const char *first, mf_err *err)
 {
 	static const char *const words[] = {"moefs", "tui", "--model", "qwen3-235b-a22b", "--cluster", "256x8xh800",
-	        "--space", "wide", "--size", "120x40", "--script", "-", NULL};
+		"--space", "wide", "--size", "120x40", "--script", "-", NULL};
 	const unsigned keys = 1000;
 	double all[MAX_ROUNDS];
 	mf_buf script = MF_BUF_INIT;

@@ -10,11 +10,11 @@
 
 /* Where a plan stands in the ranking, and its nearest better buildable neighbour. */
 struct standing {
-	size_t rank;               /* 1 + buildable plans that are faster */
+	size_t rank; /* 1 + buildable plans that are faster */
 	size_t buildable;
 	bool has_better;
 	mf_row better;
-	unsigned changed;          /* dimensions in which it differs */
+	unsigned changed; /* dimensions in which it differs */
 };
 
 /* Number of dimensions in which two plans differ. */
@@ -120,7 +120,8 @@ static mf_row judge(mf_session *s, const mf_plan *p)
 	mf_realize(&s->realizer, p, &v);
 	row.rule = v.rule;
 	row.probe = v.probe;
-	if (!mf_plan_dp(p, world) || !mf_plan_etp(p, world) || (s->workload.phase == MF_TRAIN && !mf_plan_edp(p, world)))
+	if (!mf_plan_dp(p, world) || !mf_plan_etp(p, world) ||
+		(s->workload.phase == MF_TRAIN && !mf_plan_edp(p, world)))
 		return row;
 	if (isfinite(v.memory.total_bytes))
 		row.memory_gb = (float)(v.memory.total_bytes / MF_GB);
@@ -146,7 +147,8 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 		return st;
 	*rejected = row.rule != MF_RULE_NONE;
 	if (c) {
-		st = find_standing(s, p, row.rule || !isfinite(row.throughput) ? 0 : (double)row.throughput, &stand, err);
+		st = find_standing(
+			s, p, row.rule || !isfinite(row.throughput) ? 0 : (double)row.throughput, &stand, err);
 		if (st < 0)
 			return st;
 		if (stand.has_better)
@@ -161,7 +163,8 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 			cJSON_AddNumberToObject(o, "rank", (double)stand.rank);
 			cJSON_AddNumberToObject(o, "buildable_plans", (double)stand.buildable);
 			mf_json_string(o, "better_plan", better);
-			mf_json_number(o, "better_throughput", stand.has_better ? (double)stand.better.throughput : NAN);
+			mf_json_number(
+				o, "better_throughput", stand.has_better ? (double)stand.better.throughput : NAN);
 		}
 		return mf_json_print(o, true) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the verdict");
 	}
@@ -173,8 +176,9 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 	if (!row.rule)
 		printf("  rank %zu of %zu buildable plans\n", stand.rank, stand.buildable);
 	if (stand.has_better)
-		printf("  smallest change that is %s: %s, %.1f tokens/s/GPU (%u dimension%s)\n", row.rule ? "buildable" : "better",
-			better, (double)stand.better.throughput, stand.changed, stand.changed == 1 ? "" : "s");
+		printf("  smallest change that is %s: %s, %.1f tokens/s/GPU (%u dimension%s)\n",
+			row.rule ? "buildable" : "better", better, (double)stand.better.throughput, stand.changed,
+			stand.changed == 1 ? "" : "s");
 	return MF_OK;
 }
 
@@ -221,7 +225,8 @@ static mf_status adopt(mf_session *s, const mf_args *a, const mf_command *c, mf_
 	if (c->has_model && !a->value[OPT_MODEL])
 		*m = c->model;
 	else if (!a->value[OPT_MODEL] && c->site.model_path[0] && mf_model_load(m, c->site.model_path, err) < 0)
-		return mf_fail(err, MF_EINPUT, "the command's model %s is not known here; name its config.json with --model",
+		return mf_fail(err, MF_EINPUT,
+			"the command's model %s is not known here; name its config.json with --model",
 			c->site.model_path);
 	if (!a->value[OPT_WORKLOAD])
 		s->workload = c->workload;
@@ -234,7 +239,8 @@ static mf_status adopt(mf_session *s, const mf_args *a, const mf_command *c, mf_
 		if (c->world < node)
 			node = c->world;
 		if (c->world % node)
-			return mf_fail(err, MF_EINPUT, "the command's %u GPUs are no whole number of %u-GPU nodes; name the --cluster",
+			return mf_fail(err, MF_EINPUT,
+				"the command's %u GPUs are no whole number of %u-GPU nodes; name the --cluster",
 				c->world, node);
 		s->cluster.gpus_per_node = node;
 		s->cluster.nodes = c->world / node;
@@ -295,8 +301,8 @@ int mf_cmd_check(const mf_args *a)
 	st = mf_plan_parse(&p, a->value[OPT_PLAN], s.workload.phase, s.in.intern, &err);
 	if (st == MF_OK)
 		st = a->value[OPT_TOOLCHAIN] && strcmp(a->value[OPT_TOOLCHAIN], "all") == 0
-			? check_all(&s, &p, json, &rejected, &err)
-			: check_one(&s, &p, NULL, json, &rejected, &err);
+			     ? check_all(&s, &p, json, &rejected, &err)
+			     : check_one(&s, &p, NULL, json, &rejected, &err);
 	mf_session_close(&s);
 	return st < 0 ? mf_report(&err) : rejected ? 1 : 0;
 }

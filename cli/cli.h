@@ -9,6 +9,7 @@
 #include "search.h"
 
 /** X(id, "name", "VALUE" or NULL for a switch, completion word list or NULL, "help") */
+/* clang-format off */
 #define MF_OPTIONS \
 	X(MODEL, "model", "NAME|PATH", "@models", "built-in model, config.json, its folder, or a cached hub name") \
 	X(CLUSTER, "cluster", "NAME|PATH", "@clusters", "built-in cluster, N x GPUs x GPU such as 256x8xh800, YAML file, or auto") \
@@ -47,6 +48,7 @@
 	X(MOUSE, "mouse", NULL, NULL, "take mouse events (Shift-drag then selects text)") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
 	X(HELP, "help", NULL, NULL, "show help")
+/* clang-format on */
 
 typedef enum mf_opt_id {
 #define X(id, name, value, words, help) OPT_##id,
@@ -56,24 +58,28 @@ typedef enum mf_opt_id {
 } mf_opt_id;
 #define OPT(id) (UINT64_C(1) << OPT_##id)
 
-typedef struct mf_opt { const char *name, *value, *words, *help; } mf_opt;
+typedef struct mf_opt {
+	const char *name, *value, *words, *help;
+} mf_opt;
 extern const mf_opt mf_opts[OPT_COUNT];
 
 /** Parsed command line. Strings are borrowed from argv. */
 typedef struct mf_args {
-	const char *value[OPT_COUNT];  /* NULL when absent; "" for a given switch */
-	const char **words; size_t n_words;  /* positional words */
-	const char *const *rest; size_t n_rest;  /* after "--" */
+	const char *value[OPT_COUNT]; /* NULL when absent; "" for a given switch */
+	const char **words;
+	size_t n_words; /* positional words */
+	const char *const *rest;
+	size_t n_rest; /* after "--" */
 	bool has_rest;
 } mf_args;
 
 typedef struct mf_command_info {
 	const char *name;
-	const char *synopsis;          /* what follows the options, "" for nothing */
-	const char *help;              /* one line */
-	const char *more;              /* paragraph for --help and the man page */
-	const char *example;           /* one working command line */
-	uint64_t options;              /* OPT() bits */
+	const char *synopsis; /* what follows the options, "" for nothing */
+	const char *help;     /* one line */
+	const char *more;     /* paragraph for --help and the man page */
+	const char *example;  /* one working command line */
+	uint64_t options;     /* OPT() bits */
 	int (*run)(const mf_args *a);
 } mf_command_info;
 extern const mf_command_info mf_commands[]; /* ends with a NULL name */
@@ -82,7 +88,8 @@ extern const mf_command_info mf_commands[]; /* ends with a NULL name */
 int mf_report(const mf_err *err);
 /** Word of a choice option, or its default when absent. Reports bad words by option name. */
 mf_status mf_args_choice(const mf_args *a, mf_opt_id id, const mf_choice *table, int fallback, int *out, mf_err *err);
-mf_status mf_args_u64(const mf_args *a, mf_opt_id id, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out, mf_err *err);
+mf_status mf_args_u64(
+	const mf_args *a, mf_opt_id id, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out, mf_err *err);
 mf_status mf_args_parse(mf_args *out, const mf_command_info *cmd, int argc, char **argv, mf_err *err);
 void mf_args_dispose(mf_args *a);
 
@@ -103,7 +110,7 @@ typedef struct mf_session {
 	mf_space space;
 	bool constraint;
 	unsigned threads;
-	bool cluster_assumed;          /* no --cluster and no GPU here */
+	bool cluster_assumed; /* no --cluster and no GPU here */
 } mf_session;
 /** Loads everything the options name; the session must not move afterwards (pointers into it are kept). */
 mf_status mf_session_open(mf_session *s, const mf_args *a, mf_err *err);
@@ -118,7 +125,7 @@ double mf_session_fraction(const mf_session *s, const mf_plan *p);
 typedef struct mf_shown {
 	char plan[MF_PLAN_TEXT_MAX];
 	mf_refusal refusal;
-	char note[256];                /* what the paper's emitter would have said */
+	char note[256];                        /* what the paper's emitter would have said */
 	char plan_sha256[65], argv_sha256[65]; /* argv_sha256 "" when there is no command */
 } mf_shown;
 mf_status mf_show_row(mf_session *s, const mf_row *row, bool hashes, mf_shown *out, mf_err *err);

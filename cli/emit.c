@@ -6,8 +6,8 @@
 #include "cli.h"
 
 /* Writes command and provenance files: both or, when the second fails, neither. */
-static mf_status write_files(const char *path, const mf_buf *command, const mf_buf *provenance, mf_command_format f,
-	mf_err *err)
+static mf_status write_files(
+	const char *path, const mf_buf *command, const mf_buf *provenance, mf_command_format f, mf_err *err)
 {
 	mf_buf beside = MF_BUF_INIT;
 	mf_status st;
@@ -15,7 +15,8 @@ static mf_status write_files(const char *path, const mf_buf *command, const mf_b
 	mf_buf_printf(&beside, "%s.provenance.json", path);
 	st = mf_file_write(mf_buf_text(&beside), provenance->data, provenance->len, 0644, err);
 	if (st == MF_OK) {
-		st = mf_file_write(path, command->data, command->len, f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644, err);
+		st = mf_file_write(
+			path, command->data, command->len, f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644, err);
 		if (st < 0)
 			remove(mf_buf_text(&beside));
 	}
@@ -35,8 +36,8 @@ static mf_status write_plan(mf_session *s, const mf_args *a, const mf_plan *p, m
 	if (st < 0)
 		return mf_fail(err, st, "cannot judge the plan");
 	if (*refusal.rule && !forced)
-		return mf_fail(err, MF_EREFUSED, "refused by %s (%s, stage %s): %s", refusal.rule, refusal.kind, refusal.stage,
-			refusal.reason);
+		return mf_fail(err, MF_EREFUSED, "refused by %s (%s, stage %s): %s", refusal.rule, refusal.kind,
+			refusal.stage, refusal.reason);
 	st = mf_argv_init(&argv, forced, err);
 	if (st < 0)
 		return st;

@@ -67,8 +67,8 @@ static void print_text(const mf_session *s, const char *plan, const mf_explain *
 	if (serve)
 		printf("  TTFT %.1f ms  TPOT %.2f ms\n\n", ex->time.ttft_ms, ex->time.tpot_ms);
 	else
-		printf("  step %.1f ms  bubble %.1f%%  hidden %.1f%%\n\n", ex->time.step_ms, 100 * ex->time.bubble_fraction,
-			100 * ex->time.hidden_fraction);
+		printf("  step %.1f ms  bubble %.1f%%  hidden %.1f%%\n\n", ex->time.step_ms,
+			100 * ex->time.bubble_fraction, 100 * ex->time.hidden_fraction);
 	printf("time, ms%s\n", serve ? " (of a pass)" : "");
 	for (size_t i = 0; i < ex->n_terms; i++) {
 		const mf_term *t = &ex->terms[i];
@@ -79,7 +79,8 @@ static void print_text(const mf_session *s, const char *plan, const mf_explain *
 		for (size_t j = 0; j < t->n_consts; j++) {
 			mf_const_id id = t->consts[j];
 
-			printf("              %s = %g %s  (%s%s)\n", mf_const_infos[id].name, s->consts.v[id], mf_const_infos[id].unit,
+			printf("              %s = %g %s  (%s%s)\n", mf_const_infos[id].name, s->consts.v[id],
+				mf_const_infos[id].unit,
 				s->consts.from_overlay[id] ? s->consts.domain.source : mf_const_infos[id].source,
 				t->extrapolated ? ", extrapolated" : "");
 		}
@@ -88,7 +89,9 @@ static void print_text(const mf_session *s, const char *plan, const mf_explain *
 	for (size_t i = 0; i < ex->n_lines; i++)
 		printf("  %10.3f  %-28s %s\n", ex->lines[i].bytes / MF_GB, ex->lines[i].name, ex->lines[i].rule);
 	printf("  %10.3f  total%s\n", ex->memory.total_bytes / MF_GB,
-		!ex->memory.fits ? ", over the budget" : ex->memory.probe ? ", close to the budget: launch a probe" : "");
+		!ex->memory.fits   ? ", over the budget"
+		: ex->memory.probe ? ", close to the budget: launch a probe"
+				   : "");
 	if (ex->n_stages > 1) {
 		printf("\nstages, GB:");
 		for (size_t i = 0; i < ex->n_stages; i++)
@@ -119,8 +122,9 @@ int mf_cmd_explain(const mf_args *a)
 	if (st == MF_OK && !a->value[OPT_PLAN])
 		st = mf_fail(&err, MF_EINPUT, "explain needs --plan; moefs search lists plans");
 	if (st == MF_OK && (st = mf_session_open(&s, a, &err)) == MF_OK) {
-		if ((st = mf_plan_parse(&p, a->value[OPT_PLAN], s.workload.phase, s.in.intern, &err)) == MF_OK
-			&& (st = divides(&s, &p, &err)) == MF_OK && (st = mf_cost_explain(s.cost, &p, ex, &err)) == MF_OK) {
+		if ((st = mf_plan_parse(&p, a->value[OPT_PLAN], s.workload.phase, s.in.intern, &err)) == MF_OK &&
+			(st = divides(&s, &p, &err)) == MF_OK &&
+			(st = mf_cost_explain(s.cost, &p, ex, &err)) == MF_OK) {
 			mf_plan_format(&p, s.in.intern, text);
 			if (a->value[OPT_JSON])
 				print_json(&s, text, ex);

@@ -7,36 +7,42 @@
 
 #include "cli.h"
 
-#define INPUTS (OPT(MODEL) | OPT(CLUSTER) | OPT(WORKLOAD) | OPT(PHASE) | OPT(OVERLAY) | OPT(STACK) | OPT(SITE) | OPT(LEDGER) \
-	| OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) | OPT(INPUT_TOKENS) | OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) \
-	| OPT(MAX_VIOLATION) | OPT(HELP))
+#define INPUTS                                                                                                         \
+	(OPT(MODEL) | OPT(CLUSTER) | OPT(WORKLOAD) | OPT(PHASE) | OPT(OVERLAY) | OPT(STACK) | OPT(SITE) |              \
+		OPT(LEDGER) | OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) | OPT(INPUT_TOKENS) |           \
+		OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) | OPT(MAX_VIOLATION) | OPT(HELP))
 
 const mf_command_info mf_commands[] = {
 	{"tui", "", "open the terminal program (the default)",
-		"Ranks the plans of a model on a cluster and shows them live; press ? there for the keys. Without a terminal on "
+		"Ranks the plans of a model on a cluster and shows them live; press ? there for the keys. Without a "
+		"terminal on "
 		"standard output it prints the ranked table and exits.",
 		"moefs --model qwen3-30b-a3b --cluster 8xh100",
-		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(THREADS) | OPT(TOP) | OPT(SCRIPT) | OPT(SIZE) | OPT(ASCII) | OPT(COLOR)
-			| OPT(THEME) | OPT(MOUSE),
+		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(THREADS) | OPT(TOP) | OPT(SCRIPT) | OPT(SIZE) | OPT(ASCII) |
+			OPT(COLOR) | OPT(THEME) | OPT(MOUSE),
 		mf_cmd_tui},
 	{"search", "", "rank every plan of a space",
 		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words.",
 		"moefs search --model deepseek-v2-lite --cluster 8xh800 --top 5",
-		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(TOP) | OPT(JSON) | OPT(EMIT) | OPT(FORCED) | OPT(SAMPLE) | OPT(SEED)
-			| OPT(THREADS),
+		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(TOP) | OPT(JSON) | OPT(EMIT) | OPT(FORCED) | OPT(SAMPLE) |
+			OPT(SEED) | OPT(THREADS),
 		mf_cmd_search},
 	{"emit", "", "write the command of a plan",
-		"A refused plan is not written (exit 1) unless --forced is given. With --out the provenance goes into a file beside "
+		"A refused plan is not written (exit 1) unless --forced is given. With --out the provenance goes into "
+		"a file beside "
 		"it.",
 		"moefs emit --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800 --ledger published --format shell",
 		INPUTS | OPT(PLAN) | OPT(FORMAT) | OPT(OUT) | OPT(FORCED), mf_cmd_emit},
 	{"check", "[-- COMMAND ...]", "say whether a plan, or a command you already have, can be built",
-		"Exit 0 when it can, 1 when it is refused. --argv FILE or -- COMMAND reads an existing launch command back into a "
-		"plan, says what it could not read, and shows where the plan stands and the smallest change that would be better.",
+		"Exit 0 when it can, 1 when it is refused. --argv FILE or -- COMMAND reads an existing launch command "
+		"back into a "
+		"plan, says what it could not read, and shows where the plan stands and the smallest change that would "
+		"be better.",
 		"moefs check --plan tp2/pp1/ep4/1f1b --cluster 8xh800 --ledger published",
 		INPUTS | OPT(PLAN) | OPT(ARGV) | OPT(JSON) | OPT(THREADS), mf_cmd_check},
 	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines", "",
-		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800", INPUTS | OPT(PLAN) | OPT(JSON), mf_cmd_explain},
+		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800", INPUTS | OPT(PLAN) | OPT(JSON),
+		mf_cmd_explain},
 	{"model", "[NAME|PATH]", "list the built-in models, or show one: shape and parameters by group", "",
 		"moefs model deepseek-v3", OPT(JSON) | OPT(HELP), mf_cmd_model},
 	{"cluster", "[NAME|PATH|auto]", "list the built-in clusters, or show one", "", "moefs cluster 8xh800",
@@ -44,8 +50,8 @@ const mf_command_info mf_commands[] = {
 	{"boundaries", "", "list the boundaries and rules, with the number of plans each removes from a search", "",
 		"moefs boundaries --model deepseek-v2-lite --cluster 8xh800",
 		INPUTS | OPT(SPACE) | OPT(JSON) | OPT(THREADS), mf_cmd_boundaries},
-	{"bench", "", "measure the program itself: JSON lines", "", "moefs bench --quick", OPT(QUICK) | OPT(THREADS) | OPT(HELP),
-		mf_cmd_bench},
+	{"bench", "", "measure the program itself: JSON lines", "", "moefs bench --quick",
+		OPT(QUICK) | OPT(THREADS) | OPT(HELP), mf_cmd_bench},
 	{"version", "", "print version, toolchains and what this build has", "", "moefs version", OPT(JSON) | OPT(HELP),
 		mf_cmd_version},
 	{"completion", "bash|man1|man5|man7", "print the bash completion, or the generated part of a man page", "",

@@ -71,7 +71,8 @@ mf_status mf_args_parse(mf_args *out, const mf_command_info *cmd, int argc, char
 			if (text[0] == '-' && text[1]) {
 				st = mf_fail(err, MF_EINPUT, "unknown option %s; options are long, as in --json", text);
 			} else if (!*cmd->synopsis || cmd->synopsis[1] == '-') {
-				st = mf_fail(err, MF_EINPUT, "%s takes no argument '%s'; moefs %s --help", cmd->name, text, cmd->name);
+				st = mf_fail(err, MF_EINPUT, "%s takes no argument '%s'; moefs %s --help", cmd->name,
+					text, cmd->name);
 			} else {
 				out->words[out->n_words++] = text;
 			}
@@ -83,7 +84,8 @@ mf_status mf_args_parse(mf_args *out, const mf_command_info *cmd, int argc, char
 		eq = strchr(text, '=');
 		len = eq ? (size_t)(eq - text) : strlen(text);
 		for (id = 0; id < OPT_COUNT; id++)
-			if ((cmd->options >> id & 1) && strlen(mf_opts[id].name) == len && strncmp(mf_opts[id].name, text, len) == 0)
+			if ((cmd->options >> id & 1) && strlen(mf_opts[id].name) == len &&
+				strncmp(mf_opts[id].name, text, len) == 0)
 				break;
 		if (id == OPT_COUNT)
 			st = unknown_option(cmd, text, len, err);
@@ -132,7 +134,8 @@ mf_status mf_args_choice(const mf_args *a, mf_opt_id id, const mf_choice *table,
 	return MF_EINPUT;
 }
 
-mf_status mf_args_u64(const mf_args *a, mf_opt_id id, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out, mf_err *err)
+mf_status mf_args_u64(
+	const mf_args *a, mf_opt_id id, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out, mf_err *err)
 {
 	const char *text = a->value[id];
 	char *end;
@@ -144,8 +147,8 @@ mf_status mf_args_u64(const mf_args *a, mf_opt_id id, uint64_t min, uint64_t max
 	errno = 0;
 	v = strtoull(text, &end, 10);
 	if (text[0] < '0' || text[0] > '9' || *end || errno || v < min || v > max)
-		return mf_fail(err, MF_EINPUT, "--%s %s: expected a whole number from %llu to %llu", mf_opts[id].name, text,
-			(unsigned long long)min, (unsigned long long)max);
+		return mf_fail(err, MF_EINPUT, "--%s %s: expected a whole number from %llu to %llu", mf_opts[id].name,
+			text, (unsigned long long)min, (unsigned long long)max);
 	*out = v;
 	return MF_OK;
 }
@@ -191,7 +194,8 @@ int mf_cmd_help(const mf_args *a)
 			fprintf(stderr, "moefs: no command '%s'; moefs --help lists them\n", a->words[0]);
 			return 2;
 		}
-		printf("usage: moefs %s [options]%s%s\n\n%s.\n", c->name, *c->synopsis ? " " : "", c->synopsis, c->help);
+		printf("usage: moefs %s [options]%s%s\n\n%s.\n", c->name, *c->synopsis ? " " : "", c->synopsis,
+			c->help);
 		if (*c->more) {
 			putchar('\n');
 			print_wrapped(c->more);
@@ -334,7 +338,9 @@ static void print_man_plan(void)
 	printf(".SH DIMENSIONS\n");
 	for (const mf_plan_dim *d = mf_plan_dims; d->name; d++) {
 		print_roff_item(d->segment, d->help);
-		printf("(%s)", d->phases == 1u << MF_TRAIN ? "training" : d->phases == 1u << MF_SERVE ? "serving" : "both phases");
+		printf("(%s)", d->phases == 1u << MF_TRAIN   ? "training"
+			       : d->phases == 1u << MF_SERVE ? "serving"
+							     : "both phases");
 		if (d->choices) {
 			printf(" one of");
 			for (const mf_choice *c = d->choices; c->name; c++) {
@@ -353,7 +359,8 @@ static void print_man_overlay(void)
 	for (size_t i = 0; i < MF_CONST_COUNT; i++) {
 		char text[256];
 
-		snprintf(text, sizeof text, "unit %s; factory value from: %s", mf_const_infos[i].unit, mf_const_infos[i].source);
+		snprintf(text, sizeof text, "unit %s; factory value from: %s", mf_const_infos[i].unit,
+			mf_const_infos[i].source);
 		print_roff_item(mf_const_infos[i].name, text);
 	}
 }

@@ -198,12 +198,13 @@ static void print_table(mf_session *s, mf_search *found, size_t n)
 	printf("%s on %s, %s, %s, ledger %s%s%s\n", s->model.name, s->cluster.name,
 		mf_choice_name(mf_phase_choices, (int)s->workload.phase),
 		mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain),
-		mf_choice_name(mf_ledger_choices, (int)s->cost_opts.ledger), s->consts.overlay[0] ? ", overlay " : "", s->consts.overlay);
+		mf_choice_name(mf_ledger_choices, (int)s->cost_opts.ledger), s->consts.overlay[0] ? ", overlay " : "",
+		s->consts.overlay);
 	printf("%llu plans ranked, %llu refused by the emitter, %llu by memory, %.1f ms\n\n",
 		(unsigned long long)found->counts.scored, (unsigned long long)found->counts.rejected_emit,
 		(unsigned long long)found->counts.rejected_memory, found->timing.total_ms);
-	printf("%6s  %-*s %12s %11s %8s  %s\n", "rank", (int)width, "plan", "tok/s/GPU", serve ? "TPOT ms" : "step ms", "mem GB",
-		"verdict");
+	printf("%6s  %-*s %12s %11s %8s  %s\n", "rank", (int)width, "plan", "tok/s/GPU", serve ? "TPOT ms" : "step ms",
+		"mem GB", "verdict");
 	for (i = 0; i < n; i++) {
 		mf_row *row = &found->rows[found->order[i]];
 		mf_shown shown;
@@ -234,10 +235,11 @@ int mf_cmd_search(const mf_args *a)
 	mf_status st;
 	size_t n;
 
-	if ((st = mf_args_u64(a, OPT_TOP, 0, UINT32_MAX, DEFAULT_TOP, &top, &err)) < 0
-		|| (st = mf_args_u64(a, OPT_SAMPLE, 1, 10000000, 0, &sample, &err)) < 0
-		|| (st = mf_args_u64(a, OPT_SEED, 0, UINT64_MAX, 1, &seed, &err)) < 0
-		|| (st = mf_args_choice(a, OPT_EMIT, emit_choices, 0, &jsonl, &err)) < 0 || (st = mf_session_open(&s, a, &err)) < 0)
+	if ((st = mf_args_u64(a, OPT_TOP, 0, UINT32_MAX, DEFAULT_TOP, &top, &err)) < 0 ||
+		(st = mf_args_u64(a, OPT_SAMPLE, 1, 10000000, 0, &sample, &err)) < 0 ||
+		(st = mf_args_u64(a, OPT_SEED, 0, UINT64_MAX, 1, &seed, &err)) < 0 ||
+		(st = mf_args_choice(a, OPT_EMIT, emit_choices, 0, &jsonl, &err)) < 0 ||
+		(st = mf_session_open(&s, a, &err)) < 0)
 		return mf_report(&err);
 	if (s.cluster_assumed && !a->value[OPT_JSON] && !jsonl)
 		fprintf(stderr, "moefs: no GPU here: showing %s (--cluster chooses)\n", s.cluster.name);
@@ -248,7 +250,8 @@ int mf_cmd_search(const mf_args *a)
 		n = sample ? found->n_rows : ranks_to_print(found, top, s.constraint);
 		if (jsonl) {
 			for (size_t i = 0; st == MF_OK && i < n; i++)
-				st = print_line(&s, &found->rows[sample ? i : found->order[i]], a->value[OPT_FORCED] != NULL, &err);
+				st = print_line(&s, &found->rows[sample ? i : found->order[i]],
+					a->value[OPT_FORCED] != NULL, &err);
 		} else if (a->value[OPT_JSON]) {
 			st = print_json(&s, found, n, &err);
 		} else {

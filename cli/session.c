@@ -47,11 +47,13 @@ static mf_status load_workload(mf_session *s, const mf_args *a, mf_phase phase, 
 	if (st < 0)
 		return st;
 	if (a->value[OPT_PHASE] && w->phase != phase)
-		return mf_fail(err, MF_EINPUT, "workload %s is for another phase than --phase %s", w->name, a->value[OPT_PHASE]);
-	if ((st = override_u32(a, OPT_SEQ, &w->seq, err)) < 0 || (st = override_u32(a, OPT_GLOBAL_BATCH, &w->global_batch, err)) < 0
-		|| (st = override_u32(a, OPT_INPUT_TOKENS, &w->input_tokens, err)) < 0
-		|| (st = override_u32(a, OPT_OUTPUT_TOKENS, &w->output_tokens, err)) < 0
-		|| (st = override_u32(a, OPT_CONCURRENCY, &w->concurrency, err)) < 0)
+		return mf_fail(err, MF_EINPUT, "workload %s is for another phase than --phase %s", w->name,
+			a->value[OPT_PHASE]);
+	if ((st = override_u32(a, OPT_SEQ, &w->seq, err)) < 0 ||
+		(st = override_u32(a, OPT_GLOBAL_BATCH, &w->global_batch, err)) < 0 ||
+		(st = override_u32(a, OPT_INPUT_TOKENS, &w->input_tokens, err)) < 0 ||
+		(st = override_u32(a, OPT_OUTPUT_TOKENS, &w->output_tokens, err)) < 0 ||
+		(st = override_u32(a, OPT_CONCURRENCY, &w->concurrency, err)) < 0)
 		return st;
 	if (skew) {
 		char *end;
@@ -80,8 +82,8 @@ static mf_status load_stack(mf_session *s, const mf_args *a, mf_err *err)
 	}
 	if (mf_toolchain_is_megatron(s->stack.toolchain) != (phase == MF_TRAIN))
 		return mf_fail(err, MF_EINPUT, "toolchain %s does not %s; use --phase %s or another --toolchain",
-			mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain), mf_choice_name(mf_phase_choices, (int)phase),
-			phase == MF_TRAIN ? "serve" : "train");
+			mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain),
+			mf_choice_name(mf_phase_choices, (int)phase), phase == MF_TRAIN ? "serve" : "train");
 	return MF_OK;
 }
 
@@ -91,22 +93,22 @@ static mf_status load_inputs(mf_session *s, const mf_args *a, mf_err *err)
 	uint64_t threads;
 	mf_status st;
 
-	if ((st = mf_args_choice(a, OPT_PHASE, mf_phase_choices, MF_TRAIN, &phase, err)) < 0
-		|| (st = mf_args_choice(a, OPT_LEDGER, mf_ledger_choices, MF_LEDGER_FULL, &ledger, err)) < 0
-		|| (st = mf_args_choice(a, OPT_TAX, on_off, 1, &tax, err)) < 0
-		|| (st = mf_args_choice(a, OPT_CONSTRAINT, on_off, 1, &constraint, err)) < 0
-		|| (st = mf_args_choice(a, OPT_SPACE, mf_space_choices, MF_SPACE_DEFAULT, &space, err)) < 0
-		|| (st = mf_args_u64(a, OPT_THREADS, 0, 64, 0, &threads, err)) < 0)
+	if ((st = mf_args_choice(a, OPT_PHASE, mf_phase_choices, MF_TRAIN, &phase, err)) < 0 ||
+		(st = mf_args_choice(a, OPT_LEDGER, mf_ledger_choices, MF_LEDGER_FULL, &ledger, err)) < 0 ||
+		(st = mf_args_choice(a, OPT_TAX, on_off, 1, &tax, err)) < 0 ||
+		(st = mf_args_choice(a, OPT_CONSTRAINT, on_off, 1, &constraint, err)) < 0 ||
+		(st = mf_args_choice(a, OPT_SPACE, mf_space_choices, MF_SPACE_DEFAULT, &space, err)) < 0 ||
+		(st = mf_args_u64(a, OPT_THREADS, 0, 64, 0, &threads, err)) < 0)
 		return st;
 	s->cost_opts.ledger = (mf_ledger)ledger;
 	s->cost_opts.tax = tax;
 	s->constraint = constraint;
 	s->space = (mf_space)space;
 	s->threads = (unsigned)threads;
-	if ((st = mf_model_load(&s->model, a->value[OPT_MODEL] ? a->value[OPT_MODEL] : DEFAULT_MODEL, err)) < 0
-		|| (st = load_cluster(s, a->value[OPT_CLUSTER], err)) < 0
-		|| (st = load_workload(s, a, (mf_phase)phase, err)) < 0 || (st = load_stack(s, a, err)) < 0
-		|| (st = mf_site_load(&s->site, a->value[OPT_SITE], err)) < 0)
+	if ((st = mf_model_load(&s->model, a->value[OPT_MODEL] ? a->value[OPT_MODEL] : DEFAULT_MODEL, err)) < 0 ||
+		(st = load_cluster(s, a->value[OPT_CLUSTER], err)) < 0 ||
+		(st = load_workload(s, a, (mf_phase)phase, err)) < 0 || (st = load_stack(s, a, err)) < 0 ||
+		(st = mf_site_load(&s->site, a->value[OPT_SITE], err)) < 0)
 		return st;
 	mf_consts_factory(&s->consts, &s->cluster);
 	if (a->value[OPT_OVERLAY])
@@ -188,7 +190,8 @@ mf_status mf_show_row(mf_session *s, const mf_row *row, bool hashes, mf_shown *o
 	mf_paper_note(&row->plan, &s->in, out->note);
 	if (!hashes)
 		return MF_OK;
-	if ((st = mf_plan_sha256(&row->plan, &s->in, out->plan_sha256)) < 0 || (st = mf_argv_init(&argv, true, err)) < 0)
+	if ((st = mf_plan_sha256(&row->plan, &s->in, out->plan_sha256)) < 0 ||
+		(st = mf_argv_init(&argv, true, err)) < 0)
 		return st;
 	mf_emit(s->emitter, &row->plan, mf_session_fraction(s, &row->plan), &argv.sink);
 	if (!mf_rule_unspeakable(argv.sink.rule))

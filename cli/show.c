@@ -28,10 +28,10 @@ static int list(const char *kind, bool json)
 /* Parameter groups in the order they are shown. */
 static size_t param_groups(const mf_param_count *c, const char *names[10], uint64_t counts[10])
 {
-	const char *const n[] = {"embedding", "head", "attention", "dense_ffn", "router", "shared_experts", "routed_experts",
-		"norms", "biases", "mtp"};
-	const uint64_t v[] = {c->embedding, c->head, c->attention, c->dense_ffn, c->router, c->shared_experts, c->routed_experts,
-		c->norms, c->biases, c->mtp};
+	const char *const n[] = {"embedding", "head", "attention", "dense_ffn", "router", "shared_experts",
+		"routed_experts", "norms", "biases", "mtp"};
+	const uint64_t v[] = {c->embedding, c->head, c->attention, c->dense_ffn, c->router, c->shared_experts,
+		c->routed_experts, c->norms, c->biases, c->mtp};
 
 	memcpy(names, n, sizeof n);
 	memcpy(counts, v, sizeof v);
@@ -89,13 +89,13 @@ int mf_cmd_model(const mf_args *a)
 	printf("%s (%s)\n", m.name, m.model_type);
 	printf("  %u layers, %u of them MoE; hidden %u; vocabulary %u\n", m.layers, m.moe_layers, m.hidden, m.vocab);
 	if (m.attention == MF_MLA)
-		printf("  MLA: %u heads, query rank %u, key-value rank %u, head %u+%u, value %u\n", m.heads, m.q_lora, m.kv_lora,
-			m.qk_nope, m.qk_rope, m.v_dim);
+		printf("  MLA: %u heads, query rank %u, key-value rank %u, head %u+%u, value %u\n", m.heads, m.q_lora,
+			m.kv_lora, m.qk_nope, m.qk_rope, m.v_dim);
 	else
 		printf("  GQA: %u heads, %u key-value heads of %u\n", m.heads, m.kv_heads, m.head_dim);
 	if (m.experts)
-		printf("  %u experts of %u, %u a token; shared %u; dense feed-forward %u\n", m.experts, m.moe_ffn, m.topk,
-			m.shared_ffn, m.ffn);
+		printf("  %u experts of %u, %u a token; shared %u; dense feed-forward %u\n", m.experts, m.moe_ffn,
+			m.topk, m.shared_ffn, m.ffn);
 	else
 		printf("  dense feed-forward %u\n", m.ffn);
 	if (m.quant != MF_QUANT_NONE)
@@ -123,12 +123,13 @@ int mf_cmd_cluster(const mf_args *a)
 	if (st < 0)
 		return mf_report(&err);
 	if (!a->value[OPT_JSON]) {
-		printf("%s: %u node%s of %u x %s (sm %u, %u SMs)\n", c.name, c.nodes, c.nodes == 1 ? "" : "s", c.gpus_per_node, c.gpu,
-			c.sm, c.sm_count);
+		printf("%s: %u node%s of %u x %s (sm %u, %u SMs)\n", c.name, c.nodes, c.nodes == 1 ? "" : "s",
+			c.gpus_per_node, c.gpu, c.sm, c.sm_count);
 		for (size_t i = 0; i < MF_DTYPE_COUNT; i++)
 			if (!isnan(c.tflops[i]))
 				printf("  %s %.0f dense TFLOP/s\n", dtypes[i], c.tflops[i]);
-		printf("  memory %.1f GB (%.1f GiB usable), %.0f GB/s\n", c.hbm_bytes / MF_GB, c.device_bytes / MF_GIB, c.hbm_gbps);
+		printf("  memory %.1f GB (%.1f GiB usable), %.0f GB/s\n", c.hbm_bytes / MF_GB, c.device_bytes / MF_GIB,
+			c.hbm_gbps);
 		printf("  inside the node: %s, %.0f GB/s a GPU one way, domain of %u\n",
 			c.fabric == MF_FABRIC_NVLINK ? "NVLink" : "PCIe", c.link_gbps, c.nvlink_domain);
 		printf("  between nodes: %.0f GB/s a GPU; host link %.0f GB/s\n", c.nic_gbps, c.pcie_gbps);
@@ -171,14 +172,16 @@ static uint64_t removed(const mf_search *found, const char *boundary)
 static void boundaries_text(const mf_session *s, const mf_search *found)
 {
 	printf("%s on %s, %s: plans each boundary removed from %llu\n\n", s->model.name, s->cluster.name,
-		mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain), (unsigned long long)found->counts.scored);
+		mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain),
+		(unsigned long long)found->counts.scored);
 	for (const mf_boundary *b = mf_boundaries; b->id; b++)
 		printf("%9llu  %-9s %s (%s)\n", (unsigned long long)removed(found, b->id), b->id, b->title, b->layer);
 	printf("\nrules that removed plans\n");
 	for (size_t i = 0; i < found->n_reasons; i++) {
 		const mf_rule *r = mf_rule_get(found->reasons[i].rule);
 
-		printf("%9llu  %-14s %-9s %s\n", (unsigned long long)found->reasons[i].count, r->id, r->boundary, r->when);
+		printf("%9llu  %-14s %-9s %s\n", (unsigned long long)found->reasons[i].count, r->id, r->boundary,
+			r->when);
 	}
 }
 

@@ -35,8 +35,9 @@ int mf_cmd_tui(const mf_args *a)
 
 	if (!a->value[OPT_SCRIPT] && !isatty(STDOUT_FILENO))
 		return mf_cmd_search(a);
-	if ((st = mf_args_choice(a, OPT_COLOR, mf_color_mode_choices, MF_COLOR_AUTO, &color, &err)) < 0
-		|| (st = read_size(a->value[OPT_SIZE], &o.width, &o.height, &err)) < 0 || (st = mf_session_open(&s, a, &err)) < 0)
+	if ((st = mf_args_choice(a, OPT_COLOR, mf_color_mode_choices, MF_COLOR_AUTO, &color, &err)) < 0 ||
+		(st = read_size(a->value[OPT_SIZE], &o.width, &o.height, &err)) < 0 ||
+		(st = mf_session_open(&s, a, &err)) < 0)
 		return mf_report(&err);
 	o.inputs = &s.in;
 	o.overlay = a->value[OPT_OVERLAY];

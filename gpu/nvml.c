@@ -92,8 +92,8 @@ static mf_status from_product(mf_cluster *out, const char *product, unsigned cou
 		snprintf(out->name, sizeof out->name, "this node, %ux%s", count, c.gpu);
 		return MF_OK;
 	}
-	return mf_fail(err, MF_EENV, "this node's GPU, %s, is not among the built-in ones; describe it in a YAML file (--cluster)",
-		product);
+	return mf_fail(err, MF_EENV,
+		"this node's GPU, %s, is not among the built-in ones; describe it in a YAML file (--cluster)", product);
 }
 
 static mf_status read_node(const struct nvml *n, mf_cluster *out, mf_err *err)
@@ -109,7 +109,8 @@ static mf_status read_node(const struct nvml *n, mf_cluster *out, mf_err *err)
 		if (n->device(i, &d) != 0 || n->name(d, other, sizeof other) != 0 || n->memory(d, &memory) != 0)
 			return mf_fail(err, MF_EENV, "the driver does not describe GPU %u", i);
 		if (i && strcmp(product, other) != 0)
-			return mf_fail(err, MF_EENV, "this node mixes GPUs (%s and %s); describe it in a YAML file", product, other);
+			return mf_fail(err, MF_EENV, "this node mixes GPUs (%s and %s); describe it in a YAML file",
+				product, other);
 		memcpy(product, other, sizeof product);
 	}
 	squeeze(product);

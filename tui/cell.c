@@ -8,12 +8,24 @@
 #define BAD_BYTE UINT32_MAX
 
 static const char *const glyphs[MF_G_COUNT][2] = {
-	[MF_G_HLINE] = {"─", "-"},    [MF_G_VLINE] = {"│", "|"},     [MF_G_ELLIPSIS] = {"…", "~"},
-	[MF_G_UP] = {"▲", "^"},       [MF_G_DOWN] = {"▼", "v"},      [MF_G_CURSOR] = {"▶", ">"},
-	[MF_G_MARK] = {"◆", "*"},     [MF_G_REFUSED] = {"✗", "x"},   [MF_G_DOT] = {"·", "."},
-	[MF_G_BAR1] = {"█", "#"},     [MF_G_BAR2] = {"▓", "="},      [MF_G_BAR3] = {"▒", "+"},
-	[MF_G_BAR4] = {"░", ":"},     [MF_G_EMPTY] = {"·", "."},     [MF_G_OVER] = {"!", "!"},
-	[MF_G_CORNER_TL] = {"┌", "+"}, [MF_G_CORNER_TR] = {"┐", "+"}, [MF_G_CORNER_BL] = {"└", "+"},
+	[MF_G_HLINE] = {"─", "-"},
+	[MF_G_VLINE] = {"│", "|"},
+	[MF_G_ELLIPSIS] = {"…", "~"},
+	[MF_G_UP] = {"▲", "^"},
+	[MF_G_DOWN] = {"▼", "v"},
+	[MF_G_CURSOR] = {"▶", ">"},
+	[MF_G_MARK] = {"◆", "*"},
+	[MF_G_REFUSED] = {"✗", "x"},
+	[MF_G_DOT] = {"·", "."},
+	[MF_G_BAR1] = {"█", "#"},
+	[MF_G_BAR2] = {"▓", "="},
+	[MF_G_BAR3] = {"▒", "+"},
+	[MF_G_BAR4] = {"░", ":"},
+	[MF_G_EMPTY] = {"·", "."},
+	[MF_G_OVER] = {"!", "!"},
+	[MF_G_CORNER_TL] = {"┌", "+"},
+	[MF_G_CORNER_TR] = {"┐", "+"},
+	[MF_G_CORNER_BL] = {"└", "+"},
 	[MF_G_CORNER_BR] = {"┘", "+"},
 };
 
@@ -83,9 +95,9 @@ size_t mf_utf8_encode(uint32_t cp, char out[4])
 
 /* One drawn unit of a text: a character, or the four characters of an escaped byte. */
 struct unit {
-	uint32_t ch;       /* first column's code point */
-	char escape[5];    /* "\xNN" when escaped, else "" */
-	int width;         /* 0 for a combining mark */
+	uint32_t ch;    /* first column's code point */
+	char escape[5]; /* "\xNN" when escaped, else "" */
+	int width;      /* 0 for a combining mark */
 	size_t bytes;
 };
 

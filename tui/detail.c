@@ -229,7 +229,10 @@ static void bar(struct pen *p, int x, int width, double share, mf_glyph glyph, m
 	for (int i = 0; i < width && x + i < p->r.w; i++) {
 		bool on = i < full;
 		mf_glyph g = over && i == width - 1 ? MF_G_OVER : on ? glyph : MF_G_EMPTY;
-		mf_cells_text(p->s, p->r.x + x + i, y, 1, over ? MF_ROLE_BAR_OVER : on ? role : MF_ROLE_DIM,
+		mf_cells_text(p->s, p->r.x + x + i, y, 1,
+			over ? MF_ROLE_BAR_OVER
+			: on ? role
+			     : MF_ROLE_DIM,
 			mf_glyph_text(g, p->s->ascii));
 	}
 }
@@ -248,7 +251,8 @@ static void overview(struct pen *p)
 	mf_plan_format(&d->plan, a->in.intern, text);
 	put_wrapped(p, 0, MF_ROLE_ACCENT, text);
 	if (d->refusal.rule && d->refusal.rule[0] && a->constraint) {
-		snprintf(text, sizeof(text), "refused  %s  %s  stage %s", d->refusal.boundary, d->refusal.rule, d->refusal.stage);
+		snprintf(text, sizeof(text), "refused  %s  %s  stage %s", d->refusal.boundary, d->refusal.rule,
+			d->refusal.stage);
 		put(p, 0, MF_ROLE_REASON, text);
 		p->line++;
 		put_wrapped(p, 2, MF_ROLE_REASON, d->refusal.reason);
@@ -258,8 +262,10 @@ static void overview(struct pen *p)
 			field(p, "nearest", MF_ROLE_BUILDABLE, plan);
 		}
 	} else if (a->constraint) {
-		put(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE, row->probe ?
-			"buildable, but closer to the budget than the ledger's own error: launch it to know" : "buildable");
+		put(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
+			row->probe
+				? "buildable, but closer to the budget than the ledger's own error: launch it to know"
+				: "buildable");
 		p->line++;
 	}
 	if (d->status < 0) {
@@ -274,10 +280,12 @@ static void overview(struct pen *p)
 		field(p, "simulator", MF_ROLE_TEXT, text);
 	}
 	if (a->phase == MF_TRAIN) {
-		snprintf(text, sizeof(text), "%.1f ms, %.1f%% of it pipeline bubble", t->step_ms, 100 * t->bubble_fraction);
+		snprintf(text, sizeof(text), "%.1f ms, %.1f%% of it pipeline bubble", t->step_ms,
+			100 * t->bubble_fraction);
 		field(p, "step", MF_ROLE_TEXT, text);
 	} else {
-		snprintf(text, sizeof(text), "TTFT %.1f ms  TPOT %.2f ms  %.0f requests at once", t->ttft_ms, t->tpot_ms, t->batch);
+		snprintf(text, sizeof(text), "TTFT %.1f ms  TPOT %.2f ms  %.0f requests at once", t->ttft_ms,
+			t->tpot_ms, t->batch);
 		field(p, "latency", MF_ROLE_TEXT, text);
 	}
 	mf_format_number(n, sizeof(n), 100 * t->hidden_fraction, 0);
@@ -288,7 +296,8 @@ static void overview(struct pen *p)
 	put(p, 0, MF_ROLE_DIM, "memory");
 	put(p, 14, MF_ROLE_TEXT, text);
 	int used = 14 + mf_text_width(text, p->s->ascii) + 2;
-	bar(p, used, p->r.w - used < 30 ? p->r.w - used : 30, m->total_bytes / m->budget_bytes, MF_G_BAR1, MF_ROLE_BAR1);
+	bar(p, used, p->r.w - used < 30 ? p->r.w - used : 30, m->total_bytes / m->budget_bytes, MF_G_BAR1,
+		MF_ROLE_BAR1);
 	p->line++;
 	snprintf(text, sizeof(text), "dp %u", mf_plan_dp(&d->plan, a->world));
 	size_t used_bytes = strlen(text);
@@ -298,7 +307,8 @@ static void overview(struct pen *p)
 			continue;
 		unsigned v = mf_dim_get(&d->plan, i);
 		if (v > 1)
-			used_bytes += (size_t)snprintf(text + used_bytes, sizeof(text) - used_bytes, "  %s %u", dim->name, v);
+			used_bytes +=
+				(size_t)snprintf(text + used_bytes, sizeof(text) - used_bytes, "  %s %u", dim->name, v);
 	}
 	field(p, "layout", MF_ROLE_TEXT, text);
 	if (d->note[0])
@@ -315,8 +325,11 @@ static void memory(struct pen *p)
 {
 	const mf_detail *d = &p->a->detail;
 	const mf_explain *e = d->explain;
-	static const struct { const char *prefix, *name; mf_glyph glyph; mf_role role; } group[] = {
-		{"weights", "weights", MF_G_BAR1, MF_ROLE_BAR1}, {"grad", "gradients", MF_G_BAR2, MF_ROLE_BAR2},
+	static const struct {
+		const char *prefix, *name;
+		mf_glyph glyph;
+		mf_role role;
+	} group[] = {{"weights", "weights", MF_G_BAR1, MF_ROLE_BAR1}, {"grad", "gradients", MF_G_BAR2, MF_ROLE_BAR2},
 		{"opt", "optimizer", MF_G_BAR3, MF_ROLE_BAR3}, {"", "other", MF_G_BAR4, MF_ROLE_BAR4}};
 	double sum[MF_COUNT(group)] = {0};
 	char text[160];
@@ -335,8 +348,11 @@ static void memory(struct pen *p)
 	}
 	qsort(line, e->n_lines, sizeof(*line), by_bytes);
 	double budget = e->memory.budget_bytes, total = e->memory.total_bytes, scale = total > budget ? total : budget;
-	snprintf(text, sizeof(text), "%.2f GB of %.2f, stage %u%s", total / MF_GB, budget / MF_GB, e->memory.worst_stage,
-		total > budget ? ": does not fit" : e->memory.probe ? ": too close to tell" : "");
+	snprintf(text, sizeof(text), "%.2f GB of %.2f, stage %u%s", total / MF_GB, budget / MF_GB,
+		e->memory.worst_stage,
+		total > budget    ? ": does not fit"
+		: e->memory.probe ? ": too close to tell"
+				  : "");
 	put(p, 0, total > budget ? MF_ROLE_REASON : MF_ROLE_TEXT, text);
 	p->line++;
 	int width = p->r.w, y = pen_y(p), x = 0;
@@ -346,7 +362,8 @@ static void memory(struct pen *p)
 		int end = (int)lround(at / scale * width);
 		for (; x < end; x++)
 			if (y >= 0)
-				mf_cells_text(p->s, p->r.x + x, y, 1, group[g].role, mf_glyph_text(group[g].glyph, p->s->ascii));
+				mf_cells_text(p->s, p->r.x + x, y, 1, group[g].role,
+					mf_glyph_text(group[g].glyph, p->s->ascii));
 	}
 	for (; x < width; x++)
 		if (y >= 0)
@@ -379,7 +396,8 @@ static void memory(struct pen *p)
 		for (size_t i = 0; i < e->n_stages; i++) {
 			snprintf(text, sizeof(text), "%3zu %8.2f GB", i, e->stage_bytes[i] / MF_GB);
 			put(p, 0, MF_ROLE_TEXT, text);
-			bar(p, 16, p->r.w - 16 < 40 ? p->r.w - 16 : 40, e->stage_bytes[i] / budget, MF_G_BAR1, MF_ROLE_BAR1);
+			bar(p, 16, p->r.w - 16 < 40 ? p->r.w - 16 : 40, e->stage_bytes[i] / budget, MF_G_BAR1,
+				MF_ROLE_BAR1);
 			p->line++;
 		}
 	}
@@ -414,7 +432,8 @@ static void time_tab(struct pen *p)
 		put_right(p, 0, 9, MF_ROLE_TEXT, text);
 		put(p, 10, MF_ROLE_TEXT, t->name);
 		if (bar_width > 4 && most > 0)
-			bar(p, 10 + name_width, bar_width < p->r.w - 10 - name_width ? bar_width : p->r.w - 10 - name_width,
+			bar(p, 10 + name_width,
+				bar_width < p->r.w - 10 - name_width ? bar_width : p->r.w - 10 - name_width,
 				t->ms > 0 ? t->ms / most : 0, MF_G_BAR1, MF_ROLE_BAR2);
 		p->line++;
 		if (p->a->focus == MF_FOCUS_DETAIL) {
@@ -423,8 +442,9 @@ static void time_tab(struct pen *p)
 			put_wrapped(p, 12, MF_ROLE_DIM, text);
 			for (int k = 0; k < t->n_consts; k++) {
 				mf_const_id id = t->consts[k];
-				snprintf(text, sizeof(text), "%s = %g %s (%s)", mf_const_infos[id].name, p->a->consts.v[id],
-					mf_const_infos[id].unit, p->a->consts.from_overlay[id] ? p->a->consts.overlay : "factory");
+				snprintf(text, sizeof(text), "%s = %g %s (%s)", mf_const_infos[id].name,
+					p->a->consts.v[id], mf_const_infos[id].unit,
+					p->a->consts.from_overlay[id] ? p->a->consts.overlay : "factory");
 				put(p, 14, MF_ROLE_DIM, text);
 				p->line++;
 			}
@@ -452,7 +472,9 @@ static void why(struct pen *p)
 		put(p, 0, MF_ROLE_BUILDABLE, "buildable: the emitter wrote a command and the memory fits");
 		p->line++;
 		if (row->probe)
-			put_wrapped(p, 0, MF_ROLE_PROBE, "It is closer to the budget than the ledger's own measured error: only a launch can tell.");
+			put_wrapped(p, 0, MF_ROLE_PROBE,
+				"It is closer to the budget than the ledger's own measured error: only a launch can "
+				"tell.");
 		if (d->note[0])
 			put_wrapped(p, 0, MF_ROLE_DIM, d->note);
 		return;
@@ -554,8 +576,8 @@ static void dim_text(const mf_plan *p, int dim, char *out, size_t size)
 int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
 {
 	struct pen p = {a, s, r, scroll, 0};
-	static const char *const figures[] = {"tokens/s/GPU", "step ms", "TTFT ms", "TPOT ms", "memory GB", "hidden %", "bubble %",
-		"verdict"};
+	static const char *const figures[] = {
+		"tokens/s/GPU", "step ms", "TTFT ms", "TPOT ms", "memory GB", "hidden %", "bubble %", "verdict"};
 	int n = a->n_marks, name_width = 14, width = n > 0 ? (r.w - name_width) / n : 0;
 	mf_realizer realize = realizer(a);
 	char text[MF_PLAN_TEXT_MAX];
@@ -585,7 +607,10 @@ int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
 			const double value[] = {t.throughput, t.step_ms, t.ttft_ms, t.tpot_ms, m.total_bytes / MF_GB,
 				100 * t.hidden_fraction, 100 * t.bubble_fraction};
 			if (f == 7)
-				snprintf(text, sizeof(text), "%s", v.rule != MF_RULE_NONE ? mf_rule_get(v.rule)->id : v.probe ? "probe" : "buildable");
+				snprintf(text, sizeof(text), "%s",
+					v.rule != MF_RULE_NONE ? mf_rule_get(v.rule)->id
+					: v.probe              ? "probe"
+							       : "buildable");
 			else
 				mf_format_number(text, sizeof(text), value[f], f == 0 || f == 1 ? 1 : 2);
 			int y = pen_y(&p);
@@ -611,7 +636,8 @@ int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
 				int y = pen_y(&p);
 				dim_text(&a->marks[k], i, text, sizeof(text));
 				if (y >= 0)
-					mf_cells_text(s, r.x + name_width + k * width, y, width - 1, differ ? MF_ROLE_ACCENT : MF_ROLE_TEXT, text);
+					mf_cells_text(s, r.x + name_width + k * width, y, width - 1,
+						differ ? MF_ROLE_ACCENT : MF_ROLE_TEXT, text);
 			}
 			p.line++;
 		}

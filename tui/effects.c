@@ -7,14 +7,15 @@
 #include <unistd.h>
 
 /* Command and provenance: both files or, when the second fails, neither. */
-static mf_status write_files(const char *path, mf_command_format f, const mf_buf *command, const mf_buf *provenance,
-	mf_err *err)
+static mf_status write_files(
+	const char *path, mf_command_format f, const mf_buf *command, const mf_buf *provenance, mf_err *err)
 {
 	mf_buf beside = MF_BUF_INIT;
 	mf_buf_printf(&beside, "%s.provenance.json", path);
 	mf_status st = mf_file_write(mf_buf_text(&beside), provenance->data, provenance->len, 0644, err);
 	if (st == MF_OK) {
-		st = mf_file_write(path, command->data, command->len, f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644, err);
+		st = mf_file_write(
+			path, command->data, command->len, f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644, err);
 		if (st < 0)
 			unlink(mf_buf_text(&beside));
 	}
@@ -115,7 +116,8 @@ static bool exchange(mf_app *a, const mf_tui_opts *opts, bool model)
 		free(old);
 	} else {
 		mf_cluster c, old = a->cluster;
-		st = opts->load_cluster ? opts->load_cluster(opts->payload, &c, a->wanted, &err) : mf_cluster_load(&c, a->wanted, &err);
+		st = opts->load_cluster ? opts->load_cluster(opts->payload, &c, a->wanted, &err)
+					: mf_cluster_load(&c, a->wanted, &err);
 		if (st == MF_OK) {
 			a->cluster = c;
 			/* The factory constants are the GPU family's: they follow the cluster. */
@@ -127,7 +129,8 @@ static bool exchange(mf_app *a, const mf_tui_opts *opts, bool model)
 		}
 	}
 	if (st < 0)
-		mf_app_say(a, true, "%s%s%s%s%s", err.file, err.file[0] ? ": " : "", err.field, err.field[0] ? ": " : "", err.msg);
+		mf_app_say(a, true, "%s%s%s%s%s", err.file, err.file[0] ? ": " : "", err.field,
+			err.field[0] ? ": " : "", err.msg);
 	return st == MF_OK;
 }
 

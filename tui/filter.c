@@ -20,9 +20,22 @@
 #define MATCH_LIMIT 20000
 
 enum field { F_RANK, F_TPUT, F_STEP, F_TTFT, F_TPOT, F_MEM, F_HIDDEN, F_BUBBLE, F_SIM, F_TIER, F_DP, F_DIM };
-static const struct { const char *name; enum field field; } aliases[] = {
-	{"rank", F_RANK}, {"tput", F_TPUT}, {"throughput", F_TPUT}, {"step", F_STEP}, {"ttft", F_TTFT}, {"tpot", F_TPOT},
-	{"mem", F_MEM}, {"memory", F_MEM}, {"hidden", F_HIDDEN}, {"bubble", F_BUBBLE}, {"sim", F_SIM}, {"tier", F_TIER},
+static const struct {
+	const char *name;
+	enum field field;
+} aliases[] = {
+	{"rank", F_RANK},
+	{"tput", F_TPUT},
+	{"throughput", F_TPUT},
+	{"step", F_STEP},
+	{"ttft", F_TTFT},
+	{"tpot", F_TPOT},
+	{"mem", F_MEM},
+	{"memory", F_MEM},
+	{"hidden", F_HIDDEN},
+	{"bubble", F_BUBBLE},
+	{"sim", F_SIM},
+	{"tier", F_TIER},
 	{"dp", F_DP},
 };
 const mf_filter_field mf_filter_fields[] = {
@@ -53,16 +66,21 @@ enum flag { FL_BUILDABLE, FL_REJECTED, FL_PROBE, FL_EXTRAPOLATED };
 
 struct node {
 	enum kind kind;
-	int left, right;                 /* N_AND, N_OR; N_NOT: left */
-	enum field field; int dim;       /* N_COMPARE */
-	double scale;                    /* of the dimension's stored value: chunks are stored in units of 256 tokens */
-	bool is_etp;                     /* 0 stands for the dense degree */
+	int left, right; /* N_AND, N_OR; N_NOT: left */
+	enum field field;
+	int dim;      /* N_COMPARE */
+	double scale; /* of the dimension's stored value: chunks are stored in units of 256 tokens */
+	bool is_etp;  /* 0 stands for the dense degree */
 	enum op op;
 	double number;
-	struct { int dim; uint16_t value; } any[MAX_ALTERNATIVES]; int n_any;
+	struct {
+		int dim;
+		uint16_t value;
+	} any[MAX_ALTERNATIVES];
+	int n_any;
 	enum flag flag;
-	uint8_t *rules;                  /* N_RULES: a byte for each rule */
-	char word[64];                   /* N_WORD, lower case */
+	uint8_t *rules; /* N_RULES: a byte for each rule */
+	char word[64];  /* N_WORD, lower case */
 	pcre2_code *regex;
 	pcre2_match_data *match;
 };
@@ -172,8 +190,11 @@ static void set_dim(struct node *n, int dim)
 /* Fills a node from one segment-like word. */
 static void resolve_word(struct parser *p, struct node *n, const char *word)
 {
-	static const struct { const char *name; enum flag flag; } flags[] = {{"buildable", FL_BUILDABLE},
-		{"rejected", FL_REJECTED}, {"refused", FL_REJECTED}, {"probe", FL_PROBE}, {"extrapolated", FL_EXTRAPOLATED}};
+	static const struct {
+		const char *name;
+		enum flag flag;
+	} flags[] = {{"buildable", FL_BUILDABLE}, {"rejected", FL_REJECTED}, {"refused", FL_REJECTED},
+		{"probe", FL_PROBE}, {"extrapolated", FL_EXTRAPOLATED}};
 	size_t len = strlen(word), letters = strcspn(word, "0123456789");
 
 	for (size_t i = 0; i < MF_COUNT(flags); i++) {
@@ -287,8 +308,8 @@ static int regex_node(struct parser *p)
 	if (i < 0)
 		return -1;
 	struct node *n = &p->f->node[i];
-	n->regex = pcre2_compile((PCRE2_SPTR)start, (PCRE2_SIZE)(p->at - start), PCRE2_UTF | (upper ? 0 : PCRE2_CASELESS),
-		&code, &offset, NULL);
+	n->regex = pcre2_compile((PCRE2_SPTR)start, (PCRE2_SIZE)(p->at - start),
+		PCRE2_UTF | (upper ? 0 : PCRE2_CASELESS), &code, &offset, NULL);
 	if (!n->regex) {
 		unsigned char text[128];
 		pcre2_get_error_message(code, text, sizeof(text));
@@ -332,7 +353,8 @@ static int compare_node(struct parser *p, const char *name_at, const char *name)
 			known[n] = NULL;
 			const char *near = mf_nearest(name, known);
 			char what[160];
-			snprintf(what, sizeof(what), "no field '%.40s'%s%s", name, near ? "; nearest is " : "", near ? near : "");
+			snprintf(what, sizeof(what), "no field '%.40s'%s%s", name, near ? "; nearest is " : "",
+				near ? near : "");
 			return fail(p, name_at, what);
 		}
 	}
@@ -449,7 +471,8 @@ static int parse_not(struct parser *p)
 		result = parse_or(p);
 		blanks(p);
 		if (result >= 0 && *p->at != ')')
-			result = fail(p, *p->at ? p->at : open, *p->at ? "')' is expected here" : "this '(' is not closed");
+			result = fail(
+				p, *p->at ? p->at : open, *p->at ? "')' is expected here" : "this '(' is not closed");
 		else if (result >= 0)
 			p->at++;
 	} else if (*p->at == '/') {

@@ -1,6 +1,6 @@
 /* keys.c: the decoder of input bytes, and the one table of actions. */
-#include "tui_keys.h"
 #include "tui_cell.h"
+#include "tui_keys.h"
 
 #include <string.h>
 
@@ -10,15 +10,31 @@ const mf_tui_key mf_tui_keys[] = {
 #define X(id, name, argument, keys, group, help) {MF_ACT_##id, name, argument, keys, group, help},
 	MF_ACTIONS(X)
 #undef X
-	{0, NULL, NULL, NULL, NULL, NULL},
+		{0, NULL, NULL, NULL, NULL, NULL},
 };
 
-static const struct { const char *name; mf_key key; } names[] = {
-	{"Up", MF_KEY_UP},        {"Down", MF_KEY_DOWN},     {"Left", MF_KEY_LEFT},    {"Right", MF_KEY_RIGHT},
-	{"Home", MF_KEY_HOME},    {"End", MF_KEY_END},       {"PgUp", MF_KEY_PGUP},    {"PgDn", MF_KEY_PGDN},
-	{"Ins", MF_KEY_INSERT},   {"Del", MF_KEY_DELETE},    {"S-Tab", MF_KEY_BACKTAB}, {"Tab", MF_KEY_TAB},
-	{"Enter", MF_KEY_ENTER},  {"Esc", MF_KEY_ESC},       {"Space", ' '},           {"BS", MF_KEY_BACKSPACE},
-	{"F1", MF_KEY_F1},        {"lt", '<'},
+static const struct {
+	const char *name;
+	mf_key key;
+} names[] = {
+	{"Up", MF_KEY_UP},
+	{"Down", MF_KEY_DOWN},
+	{"Left", MF_KEY_LEFT},
+	{"Right", MF_KEY_RIGHT},
+	{"Home", MF_KEY_HOME},
+	{"End", MF_KEY_END},
+	{"PgUp", MF_KEY_PGUP},
+	{"PgDn", MF_KEY_PGDN},
+	{"Ins", MF_KEY_INSERT},
+	{"Del", MF_KEY_DELETE},
+	{"S-Tab", MF_KEY_BACKTAB},
+	{"Tab", MF_KEY_TAB},
+	{"Enter", MF_KEY_ENTER},
+	{"Esc", MF_KEY_ESC},
+	{"Space", ' '},
+	{"BS", MF_KEY_BACKSPACE},
+	{"F1", MF_KEY_F1},
+	{"lt", '<'},
 };
 
 mf_key mf_key_parse(const char *name, size_t len)
@@ -118,7 +134,10 @@ static mf_key letter_key(unsigned char c)
 	case 'H': return MF_KEY_HOME;
 	case 'F': return MF_KEY_END;
 	case 'Z': return MF_KEY_BACKTAB;
-	case 'P': case 'Q': case 'R': case 'S': return MF_KEY_F1 + (mf_key)(c - 'P');
+	case 'P':
+	case 'Q':
+	case 'R':
+	case 'S': return MF_KEY_F1 + (mf_key)(c - 'P');
 	case 'M': return MF_KEY_ENTER; /* the keypad's Enter, after SS3 */
 	default: return MF_KEY_NONE;
 	}
@@ -127,10 +146,12 @@ static mf_key letter_key(unsigned char c)
 static mf_key number_key(int n)
 {
 	switch (n) {
-	case 1: case 7: return MF_KEY_HOME;
+	case 1:
+	case 7: return MF_KEY_HOME;
 	case 2: return MF_KEY_INSERT;
 	case 3: return MF_KEY_DELETE;
-	case 4: case 8: return MF_KEY_END;
+	case 4:
+	case 8: return MF_KEY_END;
 	case 5: return MF_KEY_PGUP;
 	case 6: return MF_KEY_PGDN;
 	default: return n >= 11 && n <= 15 ? MF_KEY_F1 + (mf_key)(n - 11) : MF_KEY_NONE;
@@ -150,7 +171,8 @@ static int csi(mf_key_decoder *d, mf_key_event *out)
 	if (i < d->len && d->bytes[i] == '[') {
 		if (d->len < 4)
 			return 0;
-		mf_key k = d->bytes[3] >= 'A' && d->bytes[3] <= 'E' ? MF_KEY_F1 + (mf_key)(d->bytes[3] - 'A') : MF_KEY_NONE;
+		mf_key k = d->bytes[3] >= 'A' && d->bytes[3] <= 'E' ? MF_KEY_F1 + (mf_key)(d->bytes[3] - 'A')
+								    : MF_KEY_NONE;
 		return take(d, 4, out, k) ? 1 : -1;
 	}
 	for (; i < d->len && d->bytes[i] < 0x40; i++) {

@@ -21,9 +21,9 @@ struct loop {
 	mf_worker *worker;
 	mf_cells cells;
 	mf_key_decoder keys;
-	unsigned pending;        /* effects that could not be carried out yet */
+	unsigned pending; /* effects that could not be carried out yet */
 	bool dirty, urgent, leave;
-	bool idle_work;          /* a frame was drawn: the detail pane may want more, once no key waits */
+	bool idle_work; /* a frame was drawn: the detail pane may want more, once no key waits */
 	double drawn_at_ms;
 };
 
@@ -159,8 +159,8 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 		draw(&l);
 		if (mf_tty_flush(l.tty) < 0)
 			break;
-		struct pollfd fd[3] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0}, {mf_tty_signal_fd(l.tty), POLLIN, 0},
-			{mf_worker_fd(l.worker), POLLIN, 0}};
+		struct pollfd fd[3] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0},
+			{mf_tty_signal_fd(l.tty), POLLIN, 0}, {mf_worker_fd(l.worker), POLLIN, 0}};
 		int n = poll(fd, 3, l.idle_work ? 0 : timeout_ms(&l));
 		if (n == 0 && l.idle_work) {
 			l.idle_work = false;

@@ -7,8 +7,9 @@
 
 static mf_history *history_of(mf_app *a, mf_action action)
 {
-	return action == MF_ACT_FILTER || action == MF_ACT_FIND ? &a->filter_history :
-		action == MF_ACT_COMMAND ? &a->command_history : NULL;
+	return action == MF_ACT_FILTER || action == MF_ACT_FIND ? &a->filter_history
+	       : action == MF_ACT_COMMAND                       ? &a->command_history
+								: NULL;
 }
 
 static void remember(mf_history *h, const char *line)
@@ -158,7 +159,9 @@ static const char *const *names_for(mf_action action)
 	case MF_ACT_CLUSTER: return mf_builtin_names("clusters");
 	case MF_ACT_OVERLAY: return mf_builtin_names("calibrated");
 	case MF_ACT_THEME: return mf_theme_names;
-	case MF_ACT_CONSTRAINT: case MF_ACT_TAX: case MF_ACT_MOUSE: return toggles;
+	case MF_ACT_CONSTRAINT:
+	case MF_ACT_TAX:
+	case MF_ACT_MOUSE: return toggles;
 	default: return NULL;
 	}
 }

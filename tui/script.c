@@ -90,7 +90,8 @@ static mf_status run_keys(struct script *s, const char *file, int line, const ch
 		}
 		mf_key key = mf_key_parse(text, len);
 		if (key == MF_KEY_NONE)
-			return mf_fail_at(err, MF_EINPUT, file, line, NULL, "no key is named %.*s", (int)(len < 40 ? len : 40), text);
+			return mf_fail_at(err, MF_EINPUT, file, line, NULL, "no key is named %.*s",
+				(int)(len < 40 ? len : 40), text);
 		press(s, key);
 		text += len;
 	}
@@ -112,7 +113,8 @@ static mf_status run_line(struct script *s, const char *file, int line, const ch
 		return MF_OK;
 	}
 	if (strncmp(text, ":size ", 6) == 0) {
-		if (sscanf(text + 6, "%4dx%4d%n", &w, &h, &n) != 2 || text[6 + n] || w < 1 || h < 1 || w > 1000 || h > 1000)
+		if (sscanf(text + 6, "%4dx%4d%n", &w, &h, &n) != 2 || text[6 + n] || w < 1 || h < 1 || w > 1000 ||
+			h > 1000)
 			return mf_fail_at(err, MF_EINPUT, file, line, "size", "expected COLSxROWS, 1x1 to 1000x1000");
 		return resize(s, w, h, err);
 	}
@@ -137,8 +139,9 @@ static mf_status read_script(mf_buf *out, const char *path, mf_err *err)
 		return mf_file_read(out, path, SCRIPT_MAX_BYTES, err);
 	while ((n = fread(bytes, 1, sizeof(bytes), stdin)) > 0 && out->len <= SCRIPT_MAX_BYTES)
 		mf_buf_add(out, bytes, n);
-	return ferror(stdin) || out->len > SCRIPT_MAX_BYTES ? mf_fail(err, MF_EIO, "cannot read the script from standard input") :
-		MF_OK;
+	return ferror(stdin) || out->len > SCRIPT_MAX_BYTES
+		       ? mf_fail(err, MF_EIO, "cannot read the script from standard input")
+		       : MF_OK;
 }
 
 mf_status mf_script_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)

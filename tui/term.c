@@ -26,11 +26,12 @@ struct mf_tty {
 	int fd, signal_read;
 	struct termios saved, raw;
 	mf_buf out;
-	size_t sent;              /* bytes of `out` that have gone */
+	size_t sent; /* bytes of `out` that have gone */
 	uint64_t bytes;
 	int colors;
 	bool mouse, last_cell_scrolls;
-	char *cup, *smcup, *rmcup, *civis, *cnorm, *clear, *sgr0, *bold, *dim, *smul, *rev, *setaf, *setab, *smkx, *rmkx, *op;
+	char *cup, *smcup, *rmcup, *civis, *cnorm, *clear, *sgr0, *bold, *dim, *smul, *rev, *setaf, *setab, *smkx,
+		*rmkx, *op;
 	char *keys[MF_KEY_F1 - MF_KEY_UP + 1];
 	mf_buf sgr[MF_ROLE_COUNT];
 	mf_cells front;
@@ -78,7 +79,10 @@ static void restore_now(void)
 static void on_signal(int sig)
 {
 	int saved_errno = errno;
-	char bit = sig == SIGWINCH ? MF_SIG_RESIZE : sig == SIGTSTP ? MF_SIG_STOP : sig == SIGCONT ? MF_SIG_CONTINUE : MF_SIG_LEAVE;
+	char bit = sig == SIGWINCH  ? MF_SIG_RESIZE
+		   : sig == SIGTSTP ? MF_SIG_STOP
+		   : sig == SIGCONT ? MF_SIG_CONTINUE
+				    : MF_SIG_LEAVE;
 	live.pending |= bit;
 	ssize_t n = write(live.pipe_write, &bit, 1);
 	(void)n;
@@ -200,8 +204,8 @@ static void build_restore(mf_tty *t)
 
 static void free_strings(mf_tty *t)
 {
-	char *all[] = {t->cup, t->smcup, t->rmcup, t->civis, t->cnorm, t->clear, t->sgr0, t->bold, t->dim, t->smul, t->rev,
-		t->setaf, t->setab, t->smkx, t->rmkx, t->op};
+	char *all[] = {t->cup, t->smcup, t->rmcup, t->civis, t->cnorm, t->clear, t->sgr0, t->bold, t->dim, t->smul,
+		t->rev, t->setaf, t->setab, t->smkx, t->rmkx, t->op};
 	for (size_t i = 0; i < MF_COUNT(all); i++)
 		free(all[i]);
 	for (size_t i = 0; i < MF_COUNT(t->keys); i++)
@@ -210,8 +214,8 @@ static void free_strings(mf_tty *t)
 
 mf_status mf_tty_open(mf_tty **out, mf_color_mode color, bool mouse, mf_err *err)
 {
-	static const char *const key_caps[] = {"kcuu1", "kcud1", "kcub1", "kcuf1", "khome", "kend", "kpp", "knp", "kich1",
-		"kdch1", "kcbt", "kf1"};
+	static const char *const key_caps[] = {
+		"kcuu1", "kcud1", "kcub1", "kcuf1", "khome", "kend", "kpp", "knp", "kich1", "kdch1", "kcbt", "kf1"};
 	const char *name = getenv("TERM");
 	int pipe_fd[2] = {-1, -1}, setup;
 	mf_tty *t;
@@ -220,7 +224,8 @@ mf_status mf_tty_open(mf_tty **out, mf_color_mode color, bool mouse, mf_err *err
 	if (!isatty(STDOUT_FILENO))
 		return mf_fail(err, MF_EENV, "standard output is no terminal; use moefs search");
 	if (!name || !name[0] || setupterm(name, STDOUT_FILENO, &setup) == ERR)
-		return mf_fail(err, MF_EENV, "no description of terminal type '%s' (TERM); use moefs search, or set TERM=xterm",
+		return mf_fail(err, MF_EENV,
+			"no description of terminal type '%s' (TERM); use moefs search, or set TERM=xterm",
 			name ? name : "");
 	t = calloc(1, sizeof(*t));
 	if (!t) {
@@ -230,7 +235,8 @@ mf_status mf_tty_open(mf_tty **out, mf_color_mode color, bool mouse, mf_err *err
 	t->fd = -1;
 	t->cup = capability("cup"), t->smcup = capability("smcup"), t->rmcup = capability("rmcup");
 	t->civis = capability("civis"), t->cnorm = capability("cnorm"), t->clear = capability("clear");
-	t->sgr0 = capability("sgr0"), t->bold = capability("bold"), t->dim = capability("dim"), t->smul = capability("smul");
+	t->sgr0 = capability("sgr0"), t->bold = capability("bold"), t->dim = capability("dim"),
+	t->smul = capability("smul");
 	t->rev = capability("rev"), t->setaf = capability("setaf"), t->setab = capability("setab");
 	t->smkx = capability("smkx"), t->rmkx = capability("rmkx"), t->op = capability("op");
 	for (size_t i = 0; i < MF_COUNT(key_caps); i++)
@@ -241,7 +247,8 @@ mf_status mf_tty_open(mf_tty **out, mf_color_mode color, bool mouse, mf_err *err
 	t->last_cell_scrolls = tigetflag((char *)(uintptr_t) "am") == 1 && tigetflag((char *)(uintptr_t) "xenl") != 1;
 	t->mouse = mouse;
 	if (!t->cup || !t->clear) {
-		mf_fail(err, MF_EENV, "terminal type '%s' cannot place the cursor; use moefs search, or set TERM", name);
+		mf_fail(err, MF_EENV, "terminal type '%s' cannot place the cursor; use moefs search, or set TERM",
+			name);
 		goto fail;
 	}
 	const char *path = ttyname(STDOUT_FILENO);
@@ -364,7 +371,8 @@ static void add_color(mf_tty *t, mf_buf *b, uint32_t color, bool foreground)
 	if (color == MF_COLOR_OWN)
 		return;
 	if (t->colors == 1 << 24 && (color & MF_RGB)) {
-		mf_buf_printf(b, "\033[%d;2;%u;%u;%um", foreground ? 38 : 48, color >> 16 & 255, color >> 8 & 255, color & 255);
+		mf_buf_printf(b, "\033[%d;2;%u;%u;%um", foreground ? 38 : 48, color >> 16 & 255, color >> 8 & 255,
+			color & 255);
 		return;
 	}
 	uint32_t i = mf_color_reduce(color, t->colors == 1 << 24 ? 256 : t->colors);

@@ -8,7 +8,7 @@ static const char *const role_names[MF_ROLE_COUNT + 1] = {
 #define X(id, name) name,
 	MF_ROLES(X)
 #undef X
-	NULL,
+		NULL,
 };
 static const char *const color_names[17] = {"black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",
 	"bright-black", "bright-red", "bright-green", "bright-yellow", "bright-blue", "bright-magenta", "bright-cyan",
@@ -77,11 +77,12 @@ static mf_status from_doc(mf_theme *t, const mf_doc *d, mf_err *err)
 			role++;
 		if (!role_names[role]) {
 			const char *near = mf_nearest(n->key, role_names);
-			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "unknown role%s%s", near ? "; nearest is " : "",
-				near ? near : "");
+			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "unknown role%s%s",
+				near ? "; nearest is " : "", near ? near : "");
 		}
 		if (n->kind != MF_MAP)
-			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "a role is a map of fg, bg and attr");
+			return mf_fail_at(
+				err, MF_EINPUT, d->name, n->line, n->key, "a role is a map of fg, bg and attr");
 		if ((st = mf_only_keys(d, n, style_keys, err)) < 0)
 			return st;
 		mf_style *s = &t->style[role];
@@ -137,7 +138,8 @@ mf_status mf_theme_load(mf_theme *out, const char *name, mf_err *err)
 			mf_buf_puts(&text, builtin);
 		} else {
 			const char *near = mf_nearest(name, mf_theme_names);
-			st = mf_fail(err, MF_EINPUT, "no theme '%.60s'%s%s", name, near ? "; nearest is " : "", near ? near : "");
+			st = mf_fail(err, MF_EINPUT, "no theme '%.60s'%s%s", name, near ? "; nearest is " : "",
+				near ? near : "");
 			goto done;
 		}
 	}
@@ -159,8 +161,8 @@ done:
 static uint32_t rgb_of_index(uint32_t i)
 {
 	/* The first sixteen are what xterm ships with; a user's palette may differ, which no query of ours could tell. */
-	static const uint32_t base[16] = {0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd, 0xe5e5e5,
-		0x7f7f7f, 0xff0000, 0x00ff00, 0xffff00, 0x5c5cff, 0xff00ff, 0x00ffff, 0xffffff};
+	static const uint32_t base[16] = {0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd,
+		0xe5e5e5, 0x7f7f7f, 0xff0000, 0x00ff00, 0xffff00, 0x5c5cff, 0xff00ff, 0x00ffff, 0xffffff};
 	static const uint32_t level[6] = {0, 95, 135, 175, 215, 255};
 	if (i < 16)
 		return base[i];
@@ -180,8 +182,9 @@ uint32_t mf_color_reduce(uint32_t color, int colors)
 	long least = -1;
 	for (uint32_t i = from; i < to; i++) {
 		uint32_t c = rgb_of_index(i);
-		long dr = (long)(c >> 16 & 255) - (long)(rgb >> 16 & 255), dg = (long)(c >> 8 & 255) - (long)(rgb >> 8 & 255),
-		     db = (long)(c & 255) - (long)(rgb & 255), dist = 3 * dr * dr + 4 * dg * dg + 2 * db * db;
+		long dr = (long)(c >> 16 & 255) - (long)(rgb >> 16 & 255),
+		     dg = (long)(c >> 8 & 255) - (long)(rgb >> 8 & 255), db = (long)(c & 255) - (long)(rgb & 255),
+		     dist = 3 * dr * dr + 4 * dg * dg + 2 * db * db;
 		if (least < 0 || dist < least)
 			least = dist, best = i;
 	}

@@ -15,9 +15,21 @@
 #define MF_NO_ROW UINT32_MAX
 
 /** What update asks of the loop (bits). */
-typedef enum mf_effect { MF_FX_REDRAW = 1, MF_FX_QUIT = 2, MF_FX_SEARCH = 4, MF_FX_ARRANGE = 8, MF_FX_EXPORT = 16,
-	MF_FX_COPY = 32, MF_FX_SUSPEND = 64, MF_FX_THEME = 128, MF_FX_INVALIDATE = 256, MF_FX_MOUSE = 512, MF_FX_OVERLAY = 1024,
-	MF_FX_MODEL = 2048, MF_FX_CLUSTER = 4096 } mf_effect;
+typedef enum mf_effect {
+	MF_FX_REDRAW = 1,
+	MF_FX_QUIT = 2,
+	MF_FX_SEARCH = 4,
+	MF_FX_ARRANGE = 8,
+	MF_FX_EXPORT = 16,
+	MF_FX_COPY = 32,
+	MF_FX_SUSPEND = 64,
+	MF_FX_THEME = 128,
+	MF_FX_INVALIDATE = 256,
+	MF_FX_MOUSE = 512,
+	MF_FX_OVERLAY = 1024,
+	MF_FX_MODEL = 2048,
+	MF_FX_CLUSTER = 4096
+} mf_effect;
 
 typedef enum mf_show { MF_SHOW_ALL, MF_SHOW_BUILDABLE, MF_SHOW_REJECTED } mf_show;
 extern const mf_choice mf_show_choices[];
@@ -31,32 +43,35 @@ typedef enum mf_panel { MF_PANEL_NONE, MF_PANEL_HELP, MF_PANEL_COMPARE, MF_PANEL
 
 /** The line being typed, with its history. */
 typedef struct mf_prompt {
-	mf_action action;         /* what Enter does: FILTER, FIND, COMMAND, EXPORT, MODEL, CLUSTER; MF_ACT_NONE: no prompt */
+	mf_action action; /* what Enter does: FILTER, FIND, COMMAND, EXPORT, MODEL, CLUSTER; MF_ACT_NONE: no prompt */
 	char text[MF_PROMPT_MAX];
 	size_t len, cursor;       /* bytes */
 	int history_at;           /* -1: the line itself */
 	char kept[MF_PROMPT_MAX]; /* the line while history is shown; the old filter for Esc */
 	char before[MF_PROMPT_MAX];
-	bool overwrite;           /* export: the file exists and the next Enter replaces it */
+	bool overwrite; /* export: the file exists and the next Enter replaces it */
 } mf_prompt;
 
-typedef struct mf_history { char line[MF_HISTORY][MF_PROMPT_MAX]; int n; } mf_history;
+typedef struct mf_history {
+	char line[MF_HISTORY][MF_PROMPT_MAX];
+	int n;
+} mf_history;
 
 /** Everything the detail pane shows of one plan; made by detail.c when the selection or the inputs change. */
 typedef struct mf_detail {
-	bool valid;               /* for `plan` and `generation` */
+	bool valid; /* for `plan` and `generation` */
 	mf_plan plan;
 	unsigned generation;
-	mf_status status;         /* of the explanation */
+	mf_status status; /* of the explanation */
 	mf_err err;
-	mf_explain *explain;      /* owned; allocated once */
-	mf_refusal refusal;       /* rule "" when buildable */
-	char note[256];           /* of the paper's emitter */
+	mf_explain *explain; /* owned; allocated once */
+	mf_refusal refusal;  /* rule "" when buildable */
+	char note[256];      /* of the paper's emitter */
 	bool argv_valid;
-	mf_buf argv;              /* one argument a line; empty when the toolchain has no words */
+	mf_buf argv; /* one argument a line; empty when the toolchain has no words */
 	char argv_sha256[65], plan_sha256[65];
 	bool neighbour_valid;
-	uint32_t neighbour;       /* nearest buildable row, MF_NO_ROW */
+	uint32_t neighbour; /* nearest buildable row, MF_NO_ROW */
 	int neighbour_changes;
 } mf_detail;
 
@@ -70,17 +85,17 @@ typedef struct mf_app {
 	/* inputs: copies, so that the model and the cluster can be exchanged */
 	mf_model model;
 	mf_cluster cluster;
-	mf_inputs in;             /* points at the two above */
+	mf_inputs in; /* points at the two above */
 	mf_consts consts;
-	mf_search_opts search;    /* space, cost, threads; search.constraint is not used: plans are always judged */
+	mf_search_opts search; /* space, cost, threads; search.constraint is not used: plans are always judged */
 	mf_phase phase;
 	uint32_t world;
 	mf_evaluators eval;
-	unsigned generation;      /* of rows and constants: detail and marks notice a change */
+	unsigned generation; /* of rows and constants: detail and marks notice a change */
 
 	/* assumptions */
 	bool constraint, tax;
-	char overlay[256];        /* "" for none */
+	char overlay[256]; /* "" for none */
 	mf_sort_key sort;
 	bool descending;
 	mf_show show;
@@ -90,39 +105,39 @@ typedef struct mf_app {
 	/* data; the arrays belong to the loop's search and arrangement */
 	const mf_row *rows;
 	size_t n_rows;
-	const uint32_t *rank_of;  /* row -> rank from 0 by throughput; NULL while unknown */
-	const uint32_t *view;     /* rows on show, in order */
+	const uint32_t *rank_of; /* row -> rank from 0 by throughput; NULL while unknown */
+	const uint32_t *view;    /* rows on show, in order */
 	size_t n_view;
 	mf_search_counts counts;
 	mf_search_timing timing;
 	const mf_reason_count *reasons;
 	size_t n_reasons;
-	double budget_bytes;      /* NaN while unknown */
+	double budget_bytes; /* NaN while unknown */
 	bool searching, arranging;
-	uint64_t arrived;         /* rows of the running search */
-	uint32_t best;            /* first row of the ranking under the constraint, MF_NO_ROW */
+	uint64_t arrived; /* rows of the running search */
+	uint32_t best;    /* first row of the ranking under the constraint, MF_NO_ROW */
 
 	/* screen */
 	int w, h;
 	bool ascii, mouse, hide_times;
-	size_t cursor, top;       /* index into view */
-	bool pinned;              /* the user moved: keep to the plan, not the place */
-	mf_plan selected;         /* plan under the cursor when pinned, */
-	uint32_t selected_row;    /* its row, */
+	size_t cursor, top;        /* index into view */
+	bool pinned;               /* the user moved: keep to the plan, not the place */
+	mf_plan selected;          /* plan under the cursor when pinned, */
+	uint32_t selected_row;     /* its row, */
 	unsigned selected_rows_id; /* and the rows it was one of */
-	unsigned rows_id;         /* which rows these are: row numbers mean the same while it stays */
+	unsigned rows_id;          /* which rows these are: row numbers mean the same while it stays */
 	mf_focus focus;
 	mf_tab tab;
 	bool detail_open, detail_asked; /* asked: the user decided, not the window size */
 	int detail_scroll, detail_lines, detail_height;
-	int page;                 /* rows of the table, as drawn last */
+	int page; /* rows of the table, as drawn last */
 	mf_detail detail;
 	mf_plan marks[MF_MAX_MARKS];
 	int n_marks;
 	mf_panel panel;
 	int panel_scroll, panel_lines, panel_height;
 	/* picker */
-	mf_action picker;         /* SORT, OVERLAY, THEME, LEDGER, SPACE */
+	mf_action picker; /* SORT, OVERLAY, THEME, LEDGER, SPACE */
 	char picker_items[64][64];
 	int n_items, item;
 	mf_prompt prompt;
@@ -131,7 +146,7 @@ typedef struct mf_app {
 	bool message_is_error;
 
 	/* arguments of effects */
-	mf_theme look;            /* the theme in force */
+	mf_theme look;                          /* the theme in force */
 	char theme[256], wanted[MF_PROMPT_MAX]; /* wanted: file, overlay, model or cluster */
 	bool export_replace;
 } mf_app;
@@ -182,7 +197,7 @@ int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
 typedef struct mf_layout {
 	bool too_small;
 	mf_rect header, heading, table, rule, tabs, detail, status;
-	bool beside;              /* detail at the right of the table, not below */
+	bool beside; /* detail at the right of the table, not below */
 } mf_layout;
 #define MF_MIN_W 60
 #define MF_MIN_H 16

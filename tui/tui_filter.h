@@ -18,7 +18,7 @@ typedef struct mf_filter mf_filter;
 /** What a match may look at beside the row. */
 typedef struct mf_filter_ctx {
 	const mf_intern *intern;
-	uint32_t world;       /* GPUs */
+	uint32_t world; /* GPUs */
 } mf_filter_ctx;
 
 /** Parses; a blank text gives *out = NULL, which matches everything. On failure *column is the 1-based place. */

@@ -12,14 +12,25 @@ enum {
 	MF_KEY_ENTER = 13,
 	MF_KEY_ESC = 27,
 	MF_KEY_BACKSPACE = 127,
-	MF_KEY_UP = 0x110000, MF_KEY_DOWN, MF_KEY_LEFT, MF_KEY_RIGHT, MF_KEY_HOME, MF_KEY_END, MF_KEY_PGUP, MF_KEY_PGDN,
-	MF_KEY_INSERT, MF_KEY_DELETE, MF_KEY_BACKTAB, MF_KEY_F1, MF_KEY_F12 = MF_KEY_F1 + 11,
-	MF_KEY_MOUSE               /* with mf_key_event.button, x, y */
+	MF_KEY_UP = 0x110000,
+	MF_KEY_DOWN,
+	MF_KEY_LEFT,
+	MF_KEY_RIGHT,
+	MF_KEY_HOME,
+	MF_KEY_END,
+	MF_KEY_PGUP,
+	MF_KEY_PGDN,
+	MF_KEY_INSERT,
+	MF_KEY_DELETE,
+	MF_KEY_BACKTAB,
+	MF_KEY_F1,
+	MF_KEY_F12 = MF_KEY_F1 + 11,
+	MF_KEY_MOUSE /* with mf_key_event.button, x, y */
 };
 
 typedef struct mf_key_event {
 	mf_key key;
-	int button, x, y;          /* MF_KEY_MOUSE: 0 left, 64 wheel up, 65 wheel down; 0-based cell */
+	int button, x, y; /* MF_KEY_MOUSE: 0 left, 64 wheel up, 65 wheel down; 0-based cell */
 } mf_key_event;
 
 /** How long an Esc byte may wait for the rest of a sequence before it counts as the key Esc. */
@@ -32,9 +43,10 @@ typedef struct mf_key_event {
 typedef struct mf_key_decoder {
 	unsigned char bytes[256];
 	size_t len;
-	double esc_since_ms;       /* when the incomplete sequence at the front began to wait */
+	double esc_since_ms; /* when the incomplete sequence at the front began to wait */
 	bool waiting;
-	const char *(*terminfo)(void *payload, int which); /* sequences of this terminal, by MF_KEY_UP + which; may be NULL */
+	const char *(*terminfo)(
+		void *payload, int which); /* sequences of this terminal, by MF_KEY_UP + which; may be NULL */
 	void *payload;
 } mf_key_decoder;
 /** Adds bytes; returns how many were taken (fewer when the decoder is full: take keys out first). */
@@ -50,6 +62,7 @@ void mf_key_name(mf_key k, char out[16]);
 mf_key mf_key_parse(const char *name, size_t len);
 
 /** Everything the user can do: X(id, name, argument, keys, group, help). Order is the help's. */
+/* clang-format off */
 #define MF_ACTIONS(X) \
 	X(DOWN, "down", "", "j Down", "move", "next plan (detail focused: scroll)") \
 	X(UP, "up", "", "k Up", "move", "previous plan") \
@@ -88,12 +101,13 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(REDRAW, "redraw", "", "C-l", "do", "draw the screen anew") \
 	X(SUSPEND, "suspend", "", "C-z", "do", "stop; fg comes back") \
 	X(QUIT, "quit", "", "q C-c", "do", "leave")
+/* clang-format on */
 typedef enum mf_action {
 	MF_ACT_NONE,
 #define X(id, name, argument, keys, group, help) MF_ACT_##id,
 	MF_ACTIONS(X)
 #undef X
-	MF_ACT_COUNT
+		MF_ACT_COUNT
 } mf_action;
 
 /** Action bound to a key, MF_ACT_NONE when none is. */

@@ -9,7 +9,10 @@
 #define MF_RGB 0x1000000u
 
 enum { MF_ATTR_BOLD = 1, MF_ATTR_DIM = 2, MF_ATTR_UNDERLINE = 4, MF_ATTR_REVERSE = 8 };
-typedef struct mf_style { uint32_t fg, bg; uint8_t attr; } mf_style;
+typedef struct mf_style {
+	uint32_t fg, bg;
+	uint8_t attr;
+} mf_style;
 typedef struct mf_theme {
 	char name[32];
 	mf_style style[MF_ROLE_COUNT];

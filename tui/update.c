@@ -88,7 +88,9 @@ static unsigned move(mf_app *a, long by)
 
 static int page_of(const mf_app *a)
 {
-	int page = a->panel != MF_PANEL_NONE ? a->panel_height : a->focus == MF_FOCUS_DETAIL ? a->detail_height : a->page;
+	int page = a->panel != MF_PANEL_NONE     ? a->panel_height
+		   : a->focus == MF_FOCUS_DETAIL ? a->detail_height
+						 : a->page;
 	return page > 1 ? page - 1 : 1;
 }
 
@@ -100,11 +102,12 @@ static unsigned next(mf_app *a, bool forward)
 			break;
 		uint32_t r = a->view[i];
 		uint32_t rank = a->rank_of ? a->rank_of[r] + 1 : 0;
-		if (a->find_parsed ? mf_filter_match(a->find_parsed, &ctx, &a->rows[r], rank) : a->rows[r].rule == MF_RULE_NONE)
+		if (a->find_parsed ? mf_filter_match(a->find_parsed, &ctx, &a->rows[r], rank)
+				   : a->rows[r].rule == MF_RULE_NONE)
 			return go(a, i);
 	}
-	mf_app_say(a, false, "no %s %s %s", a->find_parsed ? "match of" : "buildable plan", a->find_parsed ? a->find : "",
-		forward ? "below" : "above");
+	mf_app_say(a, false, "no %s %s %s", a->find_parsed ? "match of" : "buildable plan",
+		a->find_parsed ? a->find : "", forward ? "below" : "above");
 	return MF_FX_REDRAW;
 }
 
@@ -119,7 +122,8 @@ unsigned mf_app_arranged(mf_app *a, const uint32_t *rank_of, const uint32_t *vie
 		size_t offset = a->cursor >= a->top ? a->cursor - a->top : 0, at = n_view;
 		bool same = a->selected_rows_id == a->rows_id;
 		for (size_t i = 0; i < n_view && at == n_view; i++)
-			if (same ? view[i] == a->selected_row : memcmp(&a->rows[view[i]].plan, &a->selected, sizeof(mf_plan)) == 0)
+			if (same ? view[i] == a->selected_row
+				 : memcmp(&a->rows[view[i]].plan, &a->selected, sizeof(mf_plan)) == 0)
 				at = i;
 		/* A plan that is not on show now keeps the place; the plan is kept too, for when it comes back. */
 		if (at < n_view) {
@@ -155,8 +159,9 @@ static void pick_item(mf_app *a, const char *text, const char *current)
 
 static unsigned pick(mf_app *a, mf_action action)
 {
-	const mf_choice *table = action == MF_ACT_SORT ? mf_sort_key_choices : action == MF_ACT_LEDGER ? mf_ledger_choices :
-		mf_space_choices;
+	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
+				 : action == MF_ACT_LEDGER ? mf_ledger_choices
+							   : mf_space_choices;
 	a->panel = MF_PANEL_PICKER;
 	a->picker = action;
 	a->n_items = a->item = 0;
@@ -169,11 +174,13 @@ static unsigned pick(mf_app *a, mf_action action)
 		for (int i = 0; names && names[i]; i++)
 			pick_item(a, names[i], a->overlay);
 	} else {
-		int now = action == MF_ACT_SORT ? (int)a->sort : action == MF_ACT_LEDGER ? (int)a->search.cost.ledger :
-			(int)a->search.space;
+		int now = action == MF_ACT_SORT     ? (int)a->sort
+			  : action == MF_ACT_LEDGER ? (int)a->search.cost.ledger
+						    : (int)a->search.space;
 		for (const mf_choice *c = table; c->name; c++) {
-			bool other = action == MF_ACT_SORT && (a->phase == MF_TRAIN ?
-				c->value == MF_SORT_TTFT || c->value == MF_SORT_TPOT : c->value == MF_SORT_STEP || c->value == MF_SORT_BUBBLE);
+			bool other = action == MF_ACT_SORT &&
+				     (a->phase == MF_TRAIN ? c->value == MF_SORT_TTFT || c->value == MF_SORT_TPOT
+							   : c->value == MF_SORT_STEP || c->value == MF_SORT_BUBBLE);
 			if (!other)
 				pick_item(a, c->name, mf_choice_name(table, now));
 		}
@@ -204,7 +211,8 @@ static unsigned set_choice(mf_app *a, mf_action action, const mf_choice *table, 
 			known[n++] = c->name;
 		known[n] = NULL;
 		const char *near = mf_nearest(argument, known);
-		mf_app_say(a, true, "no such choice '%.60s'%s%s", argument, near ? "; nearest is " : "", near ? near : "");
+		mf_app_say(
+			a, true, "no such choice '%.60s'%s%s", argument, near ? "; nearest is " : "", near ? near : "");
 		return MF_FX_REDRAW;
 	}
 	switch (action) {
@@ -459,7 +467,8 @@ unsigned mf_app_command(mf_app *a, const char *line)
 		known[n] = NULL;
 		snprintf(word, sizeof(word), "%.*s", (int)(len < 60 ? len : 60), line);
 		const char *near = mf_nearest(word, known);
-		mf_app_say(a, true, "no command '%s'%s%s (? lists them)", word, near ? "; nearest is " : "", near ? near : "");
+		mf_app_say(a, true, "no command '%s'%s%s (? lists them)", word, near ? "; nearest is " : "",
+			near ? near : "");
 		return MF_FX_REDRAW;
 	}
 	const char *argument = line + len;
@@ -515,11 +524,20 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		return mf_app_act(a, a->picker, item);
 	}
 	if (a->panel == MF_PANEL_PICKER && action == a->picker)
-		return move(a, a->item + 1 < a->n_items ? 1 : -a->item); /* the key that opened it goes on to the next item */
+		return move(a,
+			a->item + 1 < a->n_items ? 1 : -a->item); /* the key that opened it goes on to the next item */
 	if (a->panel != MF_PANEL_NONE) {
 		switch (action) {
-		case MF_ACT_DOWN: case MF_ACT_UP: case MF_ACT_TOP: case MF_ACT_BOTTOM: case MF_ACT_PAGE_DOWN: case MF_ACT_PAGE_UP:
-		case MF_ACT_HALF_DOWN: case MF_ACT_HALF_UP: case MF_ACT_REDRAW: case MF_ACT_SUSPEND: break;
+		case MF_ACT_DOWN:
+		case MF_ACT_UP:
+		case MF_ACT_TOP:
+		case MF_ACT_BOTTOM:
+		case MF_ACT_PAGE_DOWN:
+		case MF_ACT_PAGE_UP:
+		case MF_ACT_HALF_DOWN:
+		case MF_ACT_HALF_UP:
+		case MF_ACT_REDRAW:
+		case MF_ACT_SUSPEND: break;
 		case MF_ACT_QUIT: return k->key == 'q' ? back(a) : MF_FX_QUIT;
 		default: return back(a);
 		}

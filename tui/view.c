@@ -52,13 +52,25 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 
 /* ---- columns ---- */
 
-enum column_id { COL_RANK, COL_PLAN, COL_TPUT, COL_STEP, COL_TTFT, COL_TPOT, COL_MEM, COL_BAR, COL_HIDDEN, COL_BUBBLE,
-	COL_VERDICT, COL_COUNT };
+enum column_id {
+	COL_RANK,
+	COL_PLAN,
+	COL_TPUT,
+	COL_STEP,
+	COL_TTFT,
+	COL_TPOT,
+	COL_MEM,
+	COL_BAR,
+	COL_HIDDEN,
+	COL_BUBBLE,
+	COL_VERDICT,
+	COL_COUNT
+};
 
 /* Every column: its heading, width, phases it is for, how early it goes when room is short (0: never), its sort key. */
 static const struct column {
 	const char *title;
-	int width;               /* 0: what is left */
+	int width; /* 0: what is left */
 	unsigned phases;
 	int goes;
 	int sort;
@@ -80,7 +92,9 @@ static const struct column {
 #define PLAN_LEAST 22
 #define GUTTER 2
 
-struct placed { int x, w; };
+struct placed {
+	int x, w;
+};
 
 static int rank_width(const mf_app *a)
 {
@@ -101,8 +115,11 @@ static void place_columns(const mf_app *a, int width, struct placed out[COL_COUN
 		for (cut = 7; cut > 0; cut--) {
 			int used = GUTTER;
 			for (int i = 0; i < COL_COUNT; i++)
-				if ((columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut))
-					used += 1 + (i == COL_PLAN ? wanted[k] : i == COL_RANK ? rank_width(a) : columns[i].width);
+				if ((columns[i].phases & 1u << a->phase) &&
+					!(columns[i].goes && columns[i].goes >= cut))
+					used += 1 + (i == COL_PLAN          ? wanted[k]
+							    : i == COL_RANK ? rank_width(a)
+									    : columns[i].width);
 			if (used <= width)
 				break;
 		}
@@ -179,15 +196,25 @@ static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int co
 		return;
 	case COL_STEP: v = row->step_ms; break;
 	case COL_TTFT: v = row->ttft_ms; break;
-	case COL_TPOT: v = row->tpot_ms; digits = 2; break;
+	case COL_TPOT:
+		v = row->tpot_ms;
+		digits = 2;
+		break;
 	case COL_MEM: v = row->memory_gb; break;
-	case COL_HIDDEN: v = 100.0 * row->hidden; digits = 0; break;
-	case COL_BUBBLE: v = 100.0 * row->bubble; digits = 0; break;
+	case COL_HIDDEN:
+		v = 100.0 * row->hidden;
+		digits = 0;
+		break;
+	case COL_BUBBLE:
+		v = 100.0 * row->bubble;
+		digits = 0;
+		break;
 	case COL_VERDICT:
 		if (!a->constraint)
 			snprintf(out, size, "not asked");
 		else if (row->rule != MF_RULE_NONE)
-			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii), mf_rule_get(row->rule)->boundary);
+			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii),
+				mf_rule_get(row->rule)->boundary);
 		else
 			snprintf(out, size, row->probe ? "probe" : "buildable");
 		return;
@@ -211,7 +238,9 @@ static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t posi
 	uint32_t index = a->view[position];
 	const mf_row *row = &a->rows[index];
 	bool refused = a->constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
-	mf_role base = cursor ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED) : refused ? MF_ROLE_REJECTED : MF_ROLE_TEXT;
+	mf_role base = cursor    ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED)
+		       : refused ? MF_ROLE_REJECTED
+				 : MF_ROLE_TEXT;
 
 	mf_cells_fill(s, (mf_rect){r.x, y, r.w, 1}, base, ' ');
 	if (cursor)
@@ -260,8 +289,10 @@ static void draw_table(mf_app *a, mf_cells *s, const mf_layout *l)
 		draw_row(a, s, r, r.y + i, position, at);
 	}
 	if (a->n_view == 0)
-		mf_cells_text(s, r.x + GUTTER, r.y, r.w - GUTTER, MF_ROLE_DIM, a->searching || a->arranging ? "searching" :
-			a->n_rows > 0 ? "no plan matches; Esc clears the filter, o shows all" : "no plans");
+		mf_cells_text(s, r.x + GUTTER, r.y, r.w - GUTTER, MF_ROLE_DIM,
+			a->searching || a->arranging ? "searching"
+			: a->n_rows > 0              ? "no plan matches; Esc clears the filter, o shows all"
+						     : "no plans");
 }
 
 /* ---- header ---- */
@@ -282,7 +313,8 @@ static void chips(mf_cells *s, int y, int w, mf_role first, mf_role rest, const 
 
 static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 {
-	char counts[256], best[MF_PLAN_TEXT_MAX + 80] = "", filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32], took[48] = "";
+	char counts[256], best[MF_PLAN_TEXT_MAX + 80] = "", filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32],
+						  took[48] = "";
 	const char *model = strrchr(a->model.name, '/');
 	const mf_stack *stack = a->in.stack;
 
@@ -308,14 +340,15 @@ static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 	if (a->counts.scored == 0)
 		snprintf(counts, sizeof(counts), "%s plans", n[0]);
 	else
-		snprintf(counts, sizeof(counts), "%s plans: %s buildable, %s refused by the emitter, %s by memory", n[0], n[1], n[2],
-			n[3]);
+		snprintf(counts, sizeof(counts), "%s plans: %s buildable, %s refused by the emitter, %s by memory",
+			n[0], n[1], n[2], n[3]);
 	if (a->best != MF_NO_ROW && a->best < a->n_rows) {
 		const mf_row *row = &a->rows[a->best];
 		char plan[MF_PLAN_TEXT_MAX], number[32];
 		mf_plan_format(&row->plan, a->in.intern, plan);
 		mf_format_number(number, sizeof(number), a->tax ? row->throughput : row->untaxed, 0);
-		snprintf(best, sizeof(best), "best %s%s: %s tok/s/GPU", a->constraint ? "buildable " : "", plan, number);
+		snprintf(
+			best, sizeof(best), "best %s%s: %s tok/s/GPU", a->constraint ? "buildable " : "", plan, number);
 	}
 	if (a->filter[0]) {
 		char shown[32];
@@ -386,9 +419,12 @@ static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
 static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
 {
 	const mf_prompt *p = &a->prompt;
-	const char *label = p->action == MF_ACT_FILTER ? "/" : p->action == MF_ACT_COMMAND ? ":" :
-		p->action == MF_ACT_FIND ? "find: " : p->action == MF_ACT_EXPORT ? (p->overwrite ? "replace: " : "write to: ") :
-		p->action == MF_ACT_MODEL ? "model: " : "cluster: ";
+	const char *label = p->action == MF_ACT_FILTER    ? "/"
+			    : p->action == MF_ACT_COMMAND ? ":"
+			    : p->action == MF_ACT_FIND    ? "find: "
+			    : p->action == MF_ACT_EXPORT  ? (p->overwrite ? "replace: " : "write to: ")
+			    : p->action == MF_ACT_MODEL   ? "model: "
+							  : "cluster: ";
 	int x = mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_KEY, label), room = r.w - x - 1;
 	char head[MF_PROMPT_MAX];
 	/* Long lines slide so that the cursor stays in sight. */
@@ -408,22 +444,27 @@ static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 
 static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 {
-	static const mf_action table[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_NEXT, MF_ACT_EXPORT,
-		MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_SORT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_MARK, MF_ACT_COMPARE, MF_ACT_COPY,
-		MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
+	static const mf_action table[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_NEXT,
+		MF_ACT_EXPORT, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_SORT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_MARK,
+		MF_ACT_COMPARE, MF_ACT_COPY, MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
 	static const mf_action panel[] = {MF_ACT_BACK, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_PAGE_DOWN, MF_ACT_NONE};
 	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
-	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT, MF_ACT_COPY,
-		MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT,
+		MF_ACT_COPY, MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
 	static const mf_action none[] = {MF_ACT_NONE};
-	const mf_action *list = a->prompt.action != MF_ACT_NONE ? none : a->panel == MF_PANEL_PICKER ? picker :
-		a->panel != MF_PANEL_NONE ? panel : a->focus == MF_FOCUS_DETAIL ? detail : table;
+	const mf_action *list = a->prompt.action != MF_ACT_NONE ? none
+				: a->panel == MF_PANEL_PICKER   ? picker
+				: a->panel != MF_PANEL_NONE     ? panel
+				: a->focus == MF_FOCUS_DETAIL   ? detail
+								: table;
 	int x = r.x;
 
 	if (a->prompt.action != MF_ACT_NONE) {
-		bool history = a->prompt.action == MF_ACT_FILTER || a->prompt.action == MF_ACT_FIND || a->prompt.action == MF_ACT_COMMAND;
-		mf_cells_text(s, x, r.y, r.w, MF_ROLE_KEY_HELP, history ?
-			"Enter accept  Esc cancel  Up/Down history  Tab complete" : "Enter accept  Esc cancel  Tab complete");
+		bool history = a->prompt.action == MF_ACT_FILTER || a->prompt.action == MF_ACT_FIND ||
+			       a->prompt.action == MF_ACT_COMMAND;
+		mf_cells_text(s, x, r.y, r.w, MF_ROLE_KEY_HELP,
+			history ? "Enter accept  Esc cancel  Up/Down history  Tab complete"
+				: "Enter accept  Esc cancel  Tab complete");
 		return;
 	}
 	for (; *list != MF_ACT_NONE; list++) {
@@ -470,18 +511,21 @@ static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 	if (a->prompt.action != MF_ACT_NONE) {
 		draw_prompt(a, s, first, cursor_x, cursor_y);
 		if (a->message[0]) {
-			mf_cells_text(s, last.x, last.y, last.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+			mf_cells_text(s, last.x, last.y, last.w, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE,
+				a->message);
 			return;
 		}
 	} else if (a->message[0]) {
 		draw_wrapped(s, first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
-	} else if (row && a->constraint && row->rule != MF_RULE_NONE && a->detail.valid && a->detail.refusal.reason[0]) {
+	} else if (row && a->constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
+		   a->detail.refusal.reason[0]) {
 		char text[700];
 		snprintf(text, sizeof(text), "%s %s: %s", mf_glyph_text(MF_G_REFUSED, s->ascii), a->detail.refusal.rule,
 			a->detail.refusal.reason);
 		draw_wrapped(s, first, MF_ROLE_REASON, text);
 	} else if (row && a->constraint && row->probe) {
-		draw_wrapped(s, first, MF_ROLE_PROBE, "buildable, but within the ledger's error of the budget: launch it to know");
+		draw_wrapped(s, first, MF_ROLE_PROBE,
+			"buildable, but within the ledger's error of the budget: launch it to know");
 	}
 	draw_keys(a, s, last);
 }
@@ -535,18 +579,21 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 	}
 	line++;
 	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "filter and find", NULL);
-	line = help_line(s, r, line, scroll, MF_ROLE_POPUP, "ep8 and mem<70 and not offload   /^tp[12]/   rule:mcore.*   ( | & ! )", NULL);
+	line = help_line(s, r, line, scroll, MF_ROLE_POPUP,
+		"ep8 and mem<70 and not offload   /^tp[12]/   rule:mcore.*   ( | & ! )", NULL);
 	for (const mf_filter_field *f = mf_filter_fields; f->name; f++)
 		line = help_line(s, r, line, scroll, MF_ROLE_KEY, f->name, f->help);
 	for (int i = 0; mf_plan_dims[i].name; i++)
 		if (mf_plan_dims[i].phases & 1u << a->phase)
-			line = help_line(s, r, line, scroll, MF_ROLE_KEY, mf_plan_dims[i].segment, mf_plan_dims[i].help);
+			line = help_line(
+				s, r, line, scroll, MF_ROLE_KEY, mf_plan_dims[i].segment, mf_plan_dims[i].help);
 	line++;
 	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "signs", NULL);
 	char sign[40];
 	snprintf(sign, sizeof(sign), "%s refused", mf_glyph_text(MF_G_REFUSED, s->ascii));
 	line = help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "the plan cannot be built; the boundary class follows");
-	line = help_line(s, r, line, scroll, MF_ROLE_KEY, "~1234", "a constant was used outside the range it was measured in");
+	line = help_line(
+		s, r, line, scroll, MF_ROLE_KEY, "~1234", "a constant was used outside the range it was measured in");
 	snprintf(sign, sizeof(sign), "%s", mf_glyph_text(MF_G_MARK, s->ascii));
 	return help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "marked for comparison");
 }
@@ -599,7 +646,8 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 	mf_layout_make(&l, s->w, s->h, a->detail_open);
 	if (l.too_small) {
 		char text[80];
-		snprintf(text, sizeof(text), "moefs needs %dx%d, this is %dx%d; q quits", MF_MIN_W, MF_MIN_H, s->w, s->h);
+		snprintf(text, sizeof(text), "moefs needs %dx%d, this is %dx%d; q quits", MF_MIN_W, MF_MIN_H, s->w,
+			s->h);
 		int y = 0, width = 0;
 		for (const char *t = text; *t && y < s->h; y++) {
 			size_t n = mf_text_fit(t, strlen(t), s->w, true, &width);

@@ -26,7 +26,7 @@ typedef struct request {
 	bool tax, descending, constraint;
 	mf_sort_key key;
 	mf_show show;
-	mf_filter *filter;        /* owned */
+	mf_filter *filter; /* owned */
 	mf_filter_ctx ctx;
 	unsigned threads;
 } request;
@@ -56,7 +56,7 @@ struct mf_worker {
 	mf_search *found;
 	mf_status found_status;
 	mf_err found_err;
-	mf_row *batch;            /* rows posted and not yet taken */
+	mf_row *batch; /* rows posted and not yet taken */
 	size_t n_batch, cap_batch, posted;
 	uint64_t arrived;
 

@@ -48,11 +48,11 @@ typedef enum mf_status {
  */
 typedef struct mf_err {
 	mf_status status;
-	int line;            /* 1-based line in `file`, 0 when there is none */
-	char file[256];      /* "" when the error is not about a file */
-	char field[96];      /* dotted name of the field, "" when none */
-	char msg[384];       /* one line: what is wrong and how to mend it */
-	char detail[512];    /* verbatim text of somebody else, may be "" */
+	int line;         /* 1-based line in `file`, 0 when there is none */
+	char file[256];   /* "" when the error is not about a file */
+	char field[96];   /* dotted name of the field, "" when none */
+	char msg[384];    /* one line: what is wrong and how to mend it */
+	char detail[512]; /* verbatim text of somebody else, may be "" */
 } mf_err;
 
 /** Fills `err` (may be NULL) with a formatted message and returns `st`. Clears file, field, line and detail. */
@@ -81,7 +81,10 @@ typedef struct mf_buf {
 	size_t len, cap;
 	bool failed;
 } mf_buf;
-#define MF_BUF_INIT {NULL, 0, 0, false}
+#define MF_BUF_INIT                                                                                                    \
+	{                                                                                                              \
+		NULL, 0, 0, false                                                                                      \
+	}
 void mf_buf_dispose(mf_buf *b);
 void mf_buf_clear(mf_buf *b);
 void mf_buf_add(mf_buf *b, const char *bytes, size_t len);
@@ -100,12 +103,12 @@ typedef enum mf_node_kind { MF_NULL, MF_BOOL, MF_NUMBER, MF_STRING, MF_LIST, MF_
 /** A value of a document. Borrowed from its mf_doc. Children hang in a list in document order. */
 typedef struct mf_node {
 	mf_node_kind kind;
-	int line;                  /* 1-based */
-	const char *key;           /* name inside a map, NULL elsewhere */
-	const char *text;          /* scalar as written (strings unescaped); "" for lists and maps */
-	double number;             /* MF_NUMBER; NaN otherwise */
-	bool truth;                /* MF_BOOL */
-	bool quoted;               /* MF_STRING written with quotes */
+	int line;         /* 1-based */
+	const char *key;  /* name inside a map, NULL elsewhere */
+	const char *text; /* scalar as written (strings unescaped); "" for lists and maps */
+	double number;    /* MF_NUMBER; NaN otherwise */
+	bool truth;       /* MF_BOOL */
+	bool quoted;      /* MF_STRING written with quotes */
 	size_t n_children;
 	struct mf_node *first, *next;
 } mf_node;
@@ -113,7 +116,7 @@ typedef struct mf_node {
 /** A parsed file. Owns its nodes. */
 typedef struct mf_doc {
 	mf_node *root;
-	char *name;                /* what errors call it: a path, or "built-in model olmoe" */
+	char *name; /* what errors call it: a path, or "built-in model olmoe" */
 	mf_arena *arena;
 } mf_doc;
 
@@ -135,17 +138,17 @@ const mf_node *mf_node_get(const mf_node *map, const char *key);
  * Typed readers of a map's field: absent leaves *out untouched and returns MF_OK; a wrong type or a value outside
  * [min, max] fails with file, line and field. mf_need_* fail when the field is absent.
  */
-mf_status mf_get_u32(const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out,
-	mf_err *err);
-mf_status mf_get_double(const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out,
-	mf_err *err);
+mf_status mf_get_u32(
+	const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out, mf_err *err);
+mf_status mf_get_double(
+	const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out, mf_err *err);
 mf_status mf_get_bool(const mf_doc *d, const mf_node *map, const char *key, bool *out, mf_err *err);
 /** Copies at most size-1 bytes; a longer text is an error, not a cut. */
 mf_status mf_get_string(const mf_doc *d, const mf_node *map, const char *key, char *out, size_t size, mf_err *err);
-mf_status mf_need_u32(const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out,
-	mf_err *err);
-mf_status mf_need_double(const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out,
-	mf_err *err);
+mf_status mf_need_u32(
+	const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out, mf_err *err);
+mf_status mf_need_double(
+	const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out, mf_err *err);
 mf_status mf_need_string(const mf_doc *d, const mf_node *map, const char *key, char *out, size_t size, mf_err *err);
 /** Fails on the first key of `map` that is not in `known` (NULL-terminated), suggesting the nearest known one. */
 mf_status mf_only_keys(const mf_doc *d, const mf_node *map, const char *const *known, mf_err *err);

@@ -86,14 +86,19 @@ static void skip_scalar(struct json_reader *r)
 static mf_status json_node(struct json_reader *r, const cJSON *j, const char *key, int depth, mf_node **out)
 {
 	mf_node *n, *tail = NULL;
-	mf_node_kind kind = cJSON_IsObject(j) ? MF_MAP : cJSON_IsArray(j) ? MF_LIST : cJSON_IsString(j) ? MF_STRING
-		: cJSON_IsNumber(j) ? MF_NUMBER : cJSON_IsBool(j) ? MF_BOOL : MF_NULL;
+	mf_node_kind kind = cJSON_IsObject(j)   ? MF_MAP
+			    : cJSON_IsArray(j)  ? MF_LIST
+			    : cJSON_IsString(j) ? MF_STRING
+			    : cJSON_IsNumber(j) ? MF_NUMBER
+			    : cJSON_IsBool(j)   ? MF_BOOL
+						: MF_NULL;
 	const char *text = "";
 	char number[32];
 	const cJSON *c;
 
 	if (depth > MF_DOC_MAX_DEPTH)
-		return mf_fail_at(r->err, MF_EINPUT, r->name, r->line, key, "nested more than %d deep", MF_DOC_MAX_DEPTH);
+		return mf_fail_at(
+			r->err, MF_EINPUT, r->name, r->line, key, "nested more than %d deep", MF_DOC_MAX_DEPTH);
 	skip_gap(r);
 	if (kind == MF_STRING)
 		text = j->valuestring;
@@ -213,7 +218,8 @@ mf_status mf_doc_parse_json(mf_doc *out, const char *name, const char *text, siz
 		;
 	if (p < text + len) {
 		cJSON_Delete(j);
-		return mf_fail_at(err, MF_EINPUT, name, line_of(text, p), NULL, "not JSON: text after the end of the value");
+		return mf_fail_at(
+			err, MF_EINPUT, name, line_of(text, p), NULL, "not JSON: text after the end of the value");
 	}
 	st = doc_begin(out, name, err);
 	if (st == MF_OK) {
@@ -277,7 +283,8 @@ static void type_scalar(mf_node *n, bool quoted)
 	}
 }
 
-static mf_status yaml_node(struct yaml_reader *r, const yaml_event_t *ev, const char *key, int line, int depth, mf_node **out)
+static mf_status yaml_node(
+	struct yaml_reader *r, const yaml_event_t *ev, const char *key, int line, int depth, mf_node **out)
 {
 	const yaml_char_t *anchor = NULL, *tag = NULL;
 	mf_node *n, *tail = NULL;
@@ -299,7 +306,8 @@ static mf_status yaml_node(struct yaml_reader *r, const yaml_event_t *ev, const 
 		tag = ev->data.mapping_start.tag;
 		break;
 	default:
-		return mf_fail_at(r->err, MF_EINPUT, r->name, line, key, "YAML aliases are not accepted here; write the value out");
+		return mf_fail_at(r->err, MF_EINPUT, r->name, line, key,
+			"YAML aliases are not accepted here; write the value out");
 	}
 	if (anchor || tag)
 		return mf_fail_at(r->err, MF_EINPUT, r->name, line, key, "YAML anchors and tags are not accepted here");
@@ -332,7 +340,8 @@ static mf_status yaml_node(struct yaml_reader *r, const yaml_event_t *ev, const 
 		if (!map) {
 			st = yaml_node(r, &item, NULL, at, depth + 1, &child);
 			yaml_event_delete(&item);
-		} else if (item.type != YAML_SCALAR_EVENT || memchr(item.data.scalar.value, '\0', item.data.scalar.length)) {
+		} else if (item.type != YAML_SCALAR_EVENT ||
+			   memchr(item.data.scalar.value, '\0', item.data.scalar.length)) {
 			yaml_event_delete(&item);
 			return mf_fail_at(r->err, MF_EINPUT, r->name, at, NULL, "a key must be plain text");
 		} else {
@@ -369,8 +378,8 @@ static mf_status yaml_document(struct yaml_reader *r, mf_node **root)
 			return st;
 		type = ev.type;
 		line = (int)ev.start_mark.line + 1;
-		if (type != YAML_STREAM_START_EVENT && type != YAML_STREAM_END_EVENT && type != YAML_DOCUMENT_START_EVENT
-			&& type != YAML_DOCUMENT_END_EVENT) {
+		if (type != YAML_STREAM_START_EVENT && type != YAML_STREAM_END_EVENT &&
+			type != YAML_DOCUMENT_START_EVENT && type != YAML_DOCUMENT_END_EVENT) {
 			st = seen ? mf_fail_at(r->err, MF_EINPUT, r->name, line, NULL, "more than one YAML document")
 				  : yaml_node(r, &ev, NULL, line, 0, root);
 			seen = true;
@@ -453,7 +462,8 @@ static mf_status wrong_kind(const mf_doc *d, const mf_node *n, const char *want,
 	return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "should be %s, not %s", want, kind_names[n->kind]);
 }
 
-mf_status mf_get_double(const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out, mf_err *err)
+mf_status mf_get_double(
+	const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out, mf_err *err)
 {
 	const mf_node *n = mf_node_get(map, key);
 
@@ -462,13 +472,14 @@ mf_status mf_get_double(const mf_doc *d, const mf_node *map, const char *key, do
 	if (n->kind != MF_NUMBER)
 		return wrong_kind(d, n, "a number", err);
 	if (!(n->number >= min && n->number <= max))
-		return mf_fail_at(err, MF_EINPUT, d->name, n->line, key, "%s is not between %g and %g", n->text, min, max);
+		return mf_fail_at(
+			err, MF_EINPUT, d->name, n->line, key, "%s is not between %g and %g", n->text, min, max);
 	*out = n->number;
 	return MF_OK;
 }
 
-mf_status mf_get_u32(const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out,
-	mf_err *err)
+mf_status mf_get_u32(
+	const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out, mf_err *err)
 {
 	const mf_node *n = mf_node_get(map, key);
 
@@ -479,7 +490,8 @@ mf_status mf_get_u32(const mf_doc *d, const mf_node *map, const char *key, uint3
 	if (n->number != floor(n->number))
 		return mf_fail_at(err, MF_EINPUT, d->name, n->line, key, "%s is not a whole number", n->text);
 	if (!(n->number >= min && n->number <= max))
-		return mf_fail_at(err, MF_EINPUT, d->name, n->line, key, "%s is not between %u and %u", n->text, min, max);
+		return mf_fail_at(
+			err, MF_EINPUT, d->name, n->line, key, "%s is not between %u and %u", n->text, min, max);
 	*out = (uint32_t)n->number;
 	return MF_OK;
 }
@@ -517,15 +529,16 @@ static mf_status need(const mf_doc *d, const mf_node *map, const char *key, mf_e
 	return mf_fail_at(err, MF_EINPUT, d->name, map ? map->line : 0, key, "missing");
 }
 
-mf_status mf_need_u32(const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out,
-	mf_err *err)
+mf_status mf_need_u32(
+	const mf_doc *d, const mf_node *map, const char *key, uint32_t min, uint32_t max, uint32_t *out, mf_err *err)
 {
 	mf_status st = need(d, map, key, err);
 
 	return st < 0 ? st : mf_get_u32(d, map, key, min, max, out, err);
 }
 
-mf_status mf_need_double(const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out, mf_err *err)
+mf_status mf_need_double(
+	const mf_doc *d, const mf_node *map, const char *key, double min, double max, double *out, mf_err *err)
 {
 	mf_status st = need(d, map, key, err);
 
@@ -553,7 +566,8 @@ mf_status mf_only_keys(const mf_doc *d, const mf_node *map, const char *const *k
 		if (*k)
 			continue;
 		near = mf_nearest(c->key, known);
-		return near ? mf_fail_at(err, MF_EINPUT, d->name, c->line, c->key, "unknown field; did you mean %s?", near)
+		return near ? mf_fail_at(
+				      err, MF_EINPUT, d->name, c->line, c->key, "unknown field; did you mean %s?", near)
 			    : mf_fail_at(err, MF_EINPUT, d->name, c->line, c->key, "unknown field");
 	}
 	return MF_OK;

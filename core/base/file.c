@@ -91,7 +91,8 @@ mf_status mf_file_write(const char *path, const void *data, size_t len, unsigned
 fail:
 	unlink(tmp.data);
 	mf_buf_dispose(&tmp);
-	return mf_fail_at(err, MF_EIO, path, 0, NULL, "cannot write: %s (the old file, if any, is untouched)", strerror(e));
+	return mf_fail_at(
+		err, MF_EIO, path, 0, NULL, "cannot write: %s (the old file, if any, is untouched)", strerror(e));
 }
 
 struct mf_sha256 {

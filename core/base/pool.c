@@ -16,11 +16,11 @@ struct worker {
 };
 
 struct mf_pool {
-	unsigned threads;              /* the caller's included */
+	unsigned threads; /* the caller's included */
 	pthread_mutex_t lock;
 	pthread_cond_t start, done;
-	unsigned long job;             /* number of the job the workers should be at */
-	unsigned busy;                 /* workers not yet done with it */
+	unsigned long job; /* number of the job the workers should be at */
+	unsigned busy;     /* workers not yet done with it */
 	bool quit;
 	size_t n;
 	atomic_size_t next;

@@ -84,13 +84,13 @@ static mf_status read_range(const mf_doc *d, const mf_node *map, const char *key
 	if (!n)
 		return MF_OK;
 	if (n->kind != MF_LIST || n->n_children != 2 || n->first->kind != MF_NUMBER ||
-	        n->first->next->kind != MF_NUMBER)
+		n->first->next->kind != MF_NUMBER)
 		return mf_fail_at(err, MF_EINPUT, d->name, n->line, key, "expected two numbers: [least, most]");
 	*lo = n->first->number;
 	*hi = n->first->next->number;
 	if (!(*lo >= 0 && *lo <= *hi))
 		return mf_fail_at(
-		        err, MF_EINPUT, d->name, n->line, key, "expected [least, most] with 0 <= least <= most");
+			err, MF_EINPUT, d->name, n->line, key, "expected [least, most] with 0 <= least <= most");
 	return MF_OK;
 }
 
@@ -106,12 +106,12 @@ static mf_status read_domain(mf_domain *out, const mf_doc *d, const mf_node *map
 		return MF_OK;
 	if (map->kind != MF_MAP)
 		return mf_fail_at(err, MF_EINPUT, d->name, map->line, "domain",
-		        "expected a map of gpu, dtypes, m_range, world_range");
+			"expected a map of gpu, dtypes, m_range, world_range");
 	if ((st = mf_only_keys(d, map, known, err)) < 0 ||
-	        (st = mf_get_string(d, map, "gpu", out->gpu, sizeof(out->gpu), err)) < 0 ||
-	        (st = mf_get_string(d, map, "source", out->source, sizeof(out->source), err)) < 0 ||
-	        (st = read_range(d, map, "m_range", &out->m_min, &out->m_max, err)) < 0 ||
-	        (st = read_range(d, map, "world_range", &out->world_min, &out->world_max, err)) < 0)
+		(st = mf_get_string(d, map, "gpu", out->gpu, sizeof(out->gpu), err)) < 0 ||
+		(st = mf_get_string(d, map, "source", out->source, sizeof(out->source), err)) < 0 ||
+		(st = read_range(d, map, "m_range", &out->m_min, &out->m_max, err)) < 0 ||
+		(st = read_range(d, map, "world_range", &out->world_min, &out->world_max, err)) < 0)
 		return st;
 	types = mf_node_get(map, "dtypes");
 	if (types && types->kind != MF_LIST)
@@ -125,7 +125,7 @@ static mf_status read_domain(mf_domain *out, const mf_doc *d, const mf_node *map
 		}
 		if (found < 0)
 			return mf_fail_at(err, MF_EINPUT, d->name, n->line, "dtypes",
-			        "\"%.40s\" is no dtype: bf16, fp8, fp4", n->text);
+				"\"%.40s\" is no dtype: bf16, fp8, fp4", n->text);
 		out->dtypes |= 1u << found;
 	}
 	return MF_OK;
@@ -160,14 +160,14 @@ static mf_status read_values(mf_consts *io, const mf_doc *d, const mf_node *map,
 			near = mf_nearest(n->key, names);
 			if (near)
 				return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key,
-				        "unknown constant; did you mean %s?", near);
+					"unknown constant; did you mean %s?", near);
 			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "unknown constant");
 		}
 		if (n->kind != MF_NUMBER || !isfinite(n->number))
 			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "expected a number");
 		if (is_overhead(id) ? n->number <= -1 : n->number < 0)
 			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key,
-			        "%s is too small: more than %d is expected", n->text, is_overhead(id) ? -1 : 0);
+				"%s is too small: more than %d is expected", n->text, is_overhead(id) ? -1 : 0);
 		io->v[id] = n->number;
 		io->from_overlay[id] = 1;
 	}
@@ -192,7 +192,7 @@ mf_status mf_consts_overlay(mf_consts *io, const char *name_or_path, mf_err *err
 	mf_status st;
 
 	st = is_path(name_or_path) ? mf_doc_read_file(&doc, name_or_path, err)
-	                           : mf_builtin_open(&doc, "calibrated", name_or_path, err);
+				   : mf_builtin_open(&doc, "calibrated", name_or_path, err);
 	if (st < 0)
 		return st;
 	if (!doc.root || doc.root->kind != MF_MAP) {
@@ -200,12 +200,12 @@ mf_status mf_consts_overlay(mf_consts *io, const char *name_or_path, mf_err *err
 		goto done;
 	}
 	if ((st = mf_only_keys(&doc, doc.root, known, err)) < 0 ||
-	        (st = read_domain(&next.domain, &doc, mf_node_get(doc.root, "domain"), err)) < 0)
+		(st = read_domain(&next.domain, &doc, mf_node_get(doc.root, "domain"), err)) < 0)
 		goto done;
 	values = mf_node_get(doc.root, "values");
 	if (!values || values->kind != MF_MAP) {
 		st = mf_fail_at(err, MF_EINPUT, doc.name, values ? values->line : doc.root->line, "values",
-		        "expected a map of constants");
+			"expected a map of constants");
 		goto done;
 	}
 	if ((st = read_values(&next, &doc, values, err)) < 0)
@@ -218,7 +218,7 @@ done:
 }
 
 bool mf_consts_extrapolated(
-        const mf_consts *c, const mf_cluster *cl, mf_dtype dtype, double tokens_per_expert, uint32_t world)
+	const mf_consts *c, const mf_cluster *cl, mf_dtype dtype, double tokens_per_expert, uint32_t world)
 {
 	const mf_domain *d = &c->domain;
 

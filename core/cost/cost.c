@@ -10,7 +10,7 @@
 #include <string.h>
 
 mf_status mf_cost_new(
-        mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err)
+	mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err)
 {
 	static const mf_cost_opts defaults = MF_COST_OPTS_INIT;
 	mf_status st = MF_OK;
@@ -84,8 +84,8 @@ mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err 
 	memset(out, 0, sizeof(*out));
 	if (p->phase != c->in.workload->phase)
 		return mf_fail(err, MF_EINPUT, "the plan is for %s, the workload for %s",
-		        mf_choice_name(mf_phase_choices, p->phase),
-		        mf_choice_name(mf_phase_choices, (int)c->in.workload->phase));
+			mf_choice_name(mf_phase_choices, p->phase),
+			mf_choice_name(mf_phase_choices, (int)c->in.workload->phase));
 	if (mf_plan_dp(p, c->world) == 0)
 		return mf_fail_at(err, MF_EINPUT, NULL, 0, "tp", "tp*cp*pp does not divide the %u GPUs", c->world);
 	if (p->phase == MF_TRAIN && mf_plan_edp(p, c->world) == 0)

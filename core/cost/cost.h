@@ -19,10 +19,10 @@ typedef enum mf_const_id {
 
 /** Where a constant was measured. Empty fields are "any". */
 typedef struct mf_domain {
-	char gpu[48];                    /* "NVIDIA H800", compared without regard to a vendor prefix */
-	unsigned dtypes;                 /* bits 1 << mf_dtype; 0: any */
-	double m_min, m_max;             /* tokens per expert; NaN: any */
-	double world_min, world_max;     /* NaN: any */
+	char gpu[48];                /* "NVIDIA H800", compared without regard to a vendor prefix */
+	unsigned dtypes;             /* bits 1 << mf_dtype; 0: any */
+	double m_min, m_max;         /* tokens per expert; NaN: any */
+	double world_min, world_max; /* NaN: any */
 	char source[128];
 } mf_domain;
 
@@ -35,39 +35,45 @@ typedef struct mf_consts {
 	double v[MF_CONST_COUNT];
 	uint8_t from_overlay[MF_CONST_COUNT];
 	mf_domain domain;
-	char overlay[64];                /* "" for the factory model */
+	char overlay[64]; /* "" for the factory model */
 } mf_consts;
 /** Factory constants of a cluster's GPU. */
 void mf_consts_factory(mf_consts *out, const mf_cluster *c);
 /** Applies an overlay (built-in name or YAML path) over `io`. Unknown constants are errors with file and line. */
 mf_status mf_consts_overlay(mf_consts *io, const char *name_or_path, mf_err *err);
-typedef struct mf_const_info { const char *name, *unit, *source; } mf_const_info;
+typedef struct mf_const_info {
+	const char *name, *unit, *source;
+} mf_const_info;
 extern const mf_const_info mf_const_infos[MF_CONST_COUNT];
 /** True when (gpu, dtype, tokens per expert, world) lies outside the overlay's domain. Always false for the factory model. */
-bool mf_consts_extrapolated(const mf_consts *c, const mf_cluster *cl, mf_dtype dtype, double tokens_per_expert,
-	uint32_t world);
+bool mf_consts_extrapolated(
+	const mf_consts *c, const mf_cluster *cl, mf_dtype dtype, double tokens_per_expert, uint32_t world);
 
 /* ---- the evaluator --------------------------------------------------------------------------------------------- */
 
 /** Options that change what is priced, not what exists. */
 typedef struct mf_cost_opts {
 	mf_ledger ledger;
-	bool tax;                /* apply realization tax and penalties that the constants carry; true by default */
-	double usable_fraction;  /* published ledger: share of hbm_bytes that may be used; 0.9 */
+	bool tax;               /* apply realization tax and penalties that the constants carry; true by default */
+	double usable_fraction; /* published ledger: share of hbm_bytes that may be used; 0.9 */
 } mf_cost_opts;
-#define MF_COST_OPTS_INIT {MF_LEDGER_FULL, true, 0.9}
+#define MF_COST_OPTS_INIT                                                                                              \
+	{                                                                                                              \
+		MF_LEDGER_FULL, true, 0.9                                                                              \
+	}
 
 /** Evaluator over fixed inputs. Owns its memo tables; not thread-safe: one a thread. Inputs and constants are borrowed. */
 typedef struct mf_cost mf_cost;
-mf_status mf_cost_new(mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err);
+mf_status mf_cost_new(
+	mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err);
 void mf_cost_free(mf_cost *c);
 
 /** Memory of the worst pipeline stage, one GPU, bytes. */
 typedef struct mf_memory {
 	double total_bytes, budget_bytes;
 	uint16_t worst_stage;
-	uint8_t fits;      /* total <= budget */
-	uint8_t probe;     /* fits, but closer to the budget than the ledger's own measured error: only a launch can tell */
+	uint8_t fits;  /* total <= budget */
+	uint8_t probe; /* fits, but closer to the budget than the ledger's own measured error: only a launch can tell */
 } mf_memory;
 /** Fast; the plan must divide the world (mf_plan_dp and friends nonzero). */
 void mf_cost_memory(mf_cost *c, const mf_plan *p, mf_memory *out);
@@ -96,19 +102,19 @@ double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p);
 #define MF_TERM_MAX_CONSTS 8
 /** One term of the time model. */
 typedef struct mf_term {
-	const char *name;        /* "dispatch and combine" */
-	double ms;               /* its share of the step (training) or of TPOT (serving; prefill terms: of TTFT) */
-	const char *formula;     /* as in the documentation */
-	char inputs[160];        /* "m=4096 n=2816 k=2048 groups=8" */
+	const char *name;    /* "dispatch and combine" */
+	double ms;           /* its share of the step (training) or of TPOT (serving; prefill terms: of TTFT) */
+	const char *formula; /* as in the documentation */
+	char inputs[160];    /* "m=4096 n=2816 k=2048 groups=8" */
 	mf_const_id consts[MF_TERM_MAX_CONSTS];
 	uint8_t n_consts;
 	bool extrapolated;
 } mf_term;
 /** One line of the memory ledger. */
 typedef struct mf_memory_line {
-	char name[48];           /* "weights.expert", "act.moe.fc1_out" */
+	char name[48]; /* "weights.expert", "act.moe.fc1_out" */
 	double bytes;
-	const char *rule;        /* formula, with its source */
+	const char *rule; /* formula, with its source */
 } mf_memory_line;
 
 #define MF_MAX_TERMS 48
@@ -120,9 +126,9 @@ typedef struct mf_explain {
 	mf_memory memory;
 	mf_term terms[MF_MAX_TERMS];
 	size_t n_terms;
-	mf_memory_line lines[MF_MAX_LINES];  /* of the worst stage; they add up to memory.total_bytes */
+	mf_memory_line lines[MF_MAX_LINES]; /* of the worst stage; they add up to memory.total_bytes */
 	size_t n_lines;
-	double stage_bytes[MF_MAX_STAGES];   /* total of every pipeline stage */
+	double stage_bytes[MF_MAX_STAGES]; /* total of every pipeline stage */
 	size_t n_stages;
 } mf_explain;
 /** Slow path of the same code: fills everything. Throughput and total equal the fast calls bit for bit. */

@@ -4,9 +4,9 @@
 
 #include "cost.h"
 
-struct mf_train_memory;  /* memory_train.c */
-struct mf_train_time;    /* time_train.c */
-struct mf_serve_state;   /* serve.c */
+struct mf_train_memory; /* memory_train.c */
+struct mf_train_time;   /* time_train.c */
+struct mf_serve_state;  /* serve.c */
 
 struct mf_cost {
 	mf_inputs in;
@@ -36,6 +36,9 @@ void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 mf_term *mf_explain_term(mf_explain *ex, const char *name, double ms, const char *formula);
 void mf_explain_line(mf_explain *ex, const char *name, double bytes, const char *rule);
 
-static inline double mf_k(const mf_cost *c, mf_const_id id) { return c->k->v[id]; }
+static inline double mf_k(const mf_cost *c, mf_const_id id)
+{
+	return c->k->v[id];
+}
 
 #endif

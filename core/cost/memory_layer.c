@@ -102,7 +102,7 @@ static double dense_ffn_params(const mf_model *m, double tp, unsigned owners, st
 
 /* Norm, router and shared experts of a MoE layer; its routed experts on this rank go to *experts. */
 static double moe_params(
-        const mf_model *m, double tp, double etp, double ep, unsigned owners, struct shapes *s, double *experts)
+	const mf_model *m, double tp, double etp, double ep, unsigned owners, struct shapes *s, double *experts)
 {
 	double h = m->hidden, sw = m->gated ? 2 : 1, f = m->moe_ffn / etp, n = h + m->experts * h;
 	double one = linear(s, owners, sw * f, h) + linear(s, owners, h, f);
@@ -129,7 +129,7 @@ static void count_params(const mf_cost *c, const mf_plan *p, mf_layer_memory *l)
 		l->params[0] = attention + dense_ffn_params(m, tp, MF_HAS_DENSE | (last_moe ? 0u : MF_HAS_MTP), &s);
 	if (m->moe_layers)
 		l->params[1] = attention + moe_params(m, tp, l->etp, p->ep, MF_HAS_MOE | (last_moe ? MF_HAS_MTP : 0u),
-		                                   &s, &l->experts[1]);
+						   &s, &l->experts[1]);
 	l->embedding = vocab * h;
 	l->head = linear(&s, MF_HAS_HEAD, vocab, h);
 	l->final_norm = h;
@@ -208,7 +208,7 @@ struct extra {
 };
 
 static struct extra attention_act(
-        const mf_model *m, const mf_plan *p, const struct sizes *z, bool delayed, double *kept)
+	const mf_model *m, const mf_plan *p, const struct sizes *z, bool delayed, double *kept)
 {
 	double h = m->hidden, heads = (double)m->heads / p->tp, out, wide, again = 0;
 	struct extra x;
@@ -275,7 +275,7 @@ static struct extra dense_act(const mf_model *m, const mf_plan *p, const struct 
 }
 
 static struct extra moe_act(
-        const mf_model *m, const mf_plan *p, const struct sizes *z, double share, bool delayed, double *kept)
+	const mf_model *m, const mf_plan *p, const struct sizes *z, double share, bool delayed, double *kept)
 {
 	uint32_t etp = etp_of(p);
 	double h = m->hidden, sw = m->gated ? 2 : 1, f = (double)m->moe_ffn / etp, rows = z->t * m->topk * etp * share;
@@ -323,7 +323,7 @@ static struct extra moe_act(
 	}
 	x.forward = copies + dispatched;
 	x.backward = fmax(fmax(copies + dispatched, dispatched + act), fmax(fc1 + act, fc1 + dispatched)) +
-	             4 * z->t * h + again + (delayed ? fc1 + dispatched : 0);
+		     4 * z->t * h + again + (delayed ? fc1 + dispatched : 0);
 	return x;
 }
 
@@ -337,7 +337,7 @@ void mf_layer_act_fill(const mf_cost *c, const mf_plan *p, bool moe, mf_layer_ac
 	memset(out, 0, sizeof *out);
 	attention = attention_act(m, p, &z, delayed, out->kept);
 	ffn = moe ? moe_act(m, p, &z, received_share(c->in.workload, m, p->ep), delayed, out->kept)
-	          : dense_act(m, p, &z, out->kept);
+		  : dense_act(m, p, &z, out->kept);
 	for (int i = 0; i < MF_ACT_COUNT; i++) {
 		out->kept[i] = (double)(int64_t)out->kept[i];
 		out->sum += out->kept[i];
@@ -387,7 +387,7 @@ void mf_layer_memory_fill(const mf_cost *c, const mf_plan *p, mf_layer_memory *o
 	out->logits = (double)(int64_t)(main_head * z.s * padded_vocab(m, p));
 	out->logits_mtp = (double)(int64_t)(mtp * mtp_head * z.s * padded_vocab(m, p));
 	out->published_act =
-	        (double)(int64_t)(p->recompute == MF_RECOMPUTE_FULL ? 2 * th : mf_k(c, MF_C_MEM_PUBLISHED_ACT) * th);
+		(double)(int64_t)(p->recompute == MF_RECOMPUTE_FULL ? 2 * th : mf_k(c, MF_C_MEM_PUBLISHED_ACT) * th);
 	out->gather = 2 * z.s * m->hidden;
 	out->peer = 2 * th;
 }

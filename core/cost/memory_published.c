@@ -18,7 +18,7 @@ static double in_flight(const mf_plan *p, uint32_t rank, uint32_t m)
 }
 
 double mf_published_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v,
-        uint32_t rank, mf_explain *ex)
+	uint32_t rank, mf_explain *ex)
 {
 	uint32_t vpp = p->vpp ? p->vpp : 1, dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
 	uint32_t m = mf_micro_batches(c, p), mirror = p->pp - 1u - rank;
@@ -43,8 +43,8 @@ double mf_published_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 	ge = fsdp && p->zero_stage >= 2 ? de : 1;
 	/* dualpipe: pp - r micro-batches of one stage and r + 1 of its mirror, half of the step's in each direction */
 	act = twice ? l->published_act * (layers[0] * in_flight(p, rank, (m + 1) / 2) +
-	                                         layers[1] * in_flight(p, mirror, (m + 1) / 2))
-	            : l->published_act * layers[0] * flight;
+						 layers[1] * in_flight(p, mirror, (m + 1) / 2))
+		    : l->published_act * layers[0] * flight;
 	mf_ledger_add(&t, "weights.dense", 2 * dense / wd, "2 B a resident parameter, no embedding (published)");
 	mf_ledger_add(&t, "weights.expert", 2 * experts / we, "2 B a resident parameter (published)");
 	mf_ledger_add(&t, "grads.dense", 4 * dense / gd, "4 B a resident parameter (published)");
@@ -53,11 +53,11 @@ double mf_published_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 		double all = p->zero_stage ? copies : 1;
 
 		mf_ledger_add(&t, "optimizer.dense", 12 * dense / (p->zero_stage ? d * all : copies),
-		        "12 B / dp (published)");
+			"12 B / dp (published)");
 		mf_ledger_add(&t, "optimizer.expert", 12 * experts / (p->zero_stage ? de * all : copies),
-		        "12 B of all experts / (ep edp) (published)");
+			"12 B of all experts / (ep edp) (published)");
 	}
 	mf_ledger_add(&t, "activations", act,
-	        "34 s b h a layer, 2 s b h recomputed in full, micro-batches in flight (published)");
+		"34 s b h a layer, 2 s b h recomputed in full, micro-batches in flight (published)");
 	return (double)t.bytes;
 }

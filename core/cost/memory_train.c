@@ -42,7 +42,7 @@ struct pipeline {
 struct mf_train_memory {
 	uint16_t moe_before[MF_MAX_LAYERS + 1]; /* MoE layers among the first n */
 	struct pipeline
-	        last; /* searches vary the sharding innermost, and only the lines of held parameters depend on it */
+		last; /* searches vary the sharding innermost, and only the lines of held parameters depend on it */
 	mf_layer_memory layers[LAYER_SLOTS];
 	mf_stage_shape shapes[SHAPE_SLOTS];
 };
@@ -82,8 +82,8 @@ INLINE void plan_key(const mf_plan *p, uint64_t key[4])
 {
 	key[0] = (uint64_t)p->tp << 48 | (uint64_t)p->cp << 32 | (uint64_t)p->ep << 16 | p->etp;
 	key[1] = (uint64_t)p->micro_batch << 48 | (uint64_t)p->recompute_layers << 32 |
-	         (uint64_t)(p->overlap != 0) << 24 | (uint64_t)p->dispatcher << 16 | (uint64_t)p->recompute << 8 |
-	         p->recompute_modules;
+		 (uint64_t)(p->overlap != 0) << 24 | (uint64_t)p->dispatcher << 16 | (uint64_t)p->recompute << 8 |
+		 p->recompute_modules;
 	key[2] = (uint64_t)p->pp << 48 | (uint64_t)p->vpp << 32 | (uint64_t)p->first_layers << 16 | p->last_layers;
 	key[3] = (uint64_t)p->stage_layout << 8 | (p->schedule == MF_DUALPIPE);
 }
@@ -268,12 +268,12 @@ static uint32_t done_of(uint32_t done, uint32_t group, uint32_t vpp, uint32_t i)
  * those changes are looked at, over one period: 2 vpp of them.
  */
 static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k, uint32_t rank, uint32_t m,
-        bool equal, struct moment *out, bool explain)
+	bool equal, struct moment *out, bool explain)
 {
 	uint32_t vpp = p->vpp, group = p->pp < m ? p->pp : m, rounds = (m + group - 1) / group,
-	         total = rounds * group * vpp;
+		 total = rounds * group * vpp;
 	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group + (p->overlap ? 1u : 0u), step, end,
-	         best_step = 0;
+		 best_step = 0;
 	uint32_t fc, fat, bc = vpp - 1, bat = 0;
 	double bytes[MF_MAX_CHUNKS], extra_f[MF_MAX_CHUNKS], extra_b[MF_MAX_CHUNKS], load = 0, peak = -1;
 	uint32_t best_chunk = 0;
@@ -331,8 +331,8 @@ static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const
 		return;
 	for (uint32_t i = 0; i < vpp; i++)
 		hold(p, &k[i],
-		        done_of(best_step + 1, group, vpp, i) - done_of(best_step - warm, group, vpp, vpp - 1 - i),
-		        out);
+			done_of(best_step + 1, group, vpp, i) - done_of(best_step - warm, group, vpp, vpp - 1 - i),
+			out);
 }
 
 /*
@@ -342,7 +342,7 @@ static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const
  * direction with half of the micro-batches. With one stage both directions are the same and nothing is held twice.
  */
 INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v, uint32_t rank, uint32_t m,
-        struct moment *out, bool explain)
+	struct moment *out, bool explain)
 {
 	uint32_t vpp = p->vpp ? p->vpp : 1, held;
 	const mf_chunk *k = &v->chunk[rank * vpp];
@@ -389,7 +389,7 @@ INLINE struct rates rates_of(const mf_cost *c, const mf_plan *p)
 {
 	const mf_stack *stack = c->in.stack;
 	uint32_t dp = mf_plan_dp(p, c->world), group = (dp ? dp : 1) * p->cp,
-	         edp = p->ep > 1 ? mf_plan_edp(p, c->world) : group;
+		 edp = p->ep > 1 ? mf_plan_edp(p, c->world) : group;
 	double share[2] = {1.0 / group, 1.0 / (edp ? edp : 1)}, grad = stack->grad_reduce_bf16 ? 2 : 4;
 	/* Both copies of dualpipe's parameters share one optimizer state. */
 	double copies = p->schedule == MF_DUALPIPE && p->pp > 1 ? 0.5 : 1;
@@ -416,22 +416,22 @@ INLINE double static_lines(const struct rates *k, const struct held *r, mf_ledge
 	double own, own_experts;
 
 	mf_ledger_add(t, "weights.dense", r->dense * k->weight[0],
-	        "2 B a parameter, embedding and head among them (param_and_grad_buffer.py:1110); FSDP stage 3 / (dp "
-	        "cp)");
+		"2 B a parameter, embedding and head among them (param_and_grad_buffer.py:1110); FSDP stage 3 / (dp "
+		"cp)");
 	mf_ledger_add(t, "weights.expert", r->experts * k->weight[1],
-	        "2 B a parameter of the local experts; FSDP stage 3 / edp");
+		"2 B a parameter of the local experts; FSDP stage 3 / edp");
 	mf_ledger_add(t, "grads.dense", r->dense * k->grad[0],
-	        "4 B, 2 B with bf16 reduction; never sharded by the plain distributed optimizer; FSDP stage 2 / (dp "
-	        "cp)");
+		"4 B, 2 B with bf16 reduction; never sharded by the plain distributed optimizer; FSDP stage 2 / (dp "
+		"cp)");
 	mf_ledger_add(t, "grads.expert", r->experts * k->grad[1], "4 B, 2 B with bf16 reduction; FSDP stage 2 / edp");
 	if (k->on_host)
 		return 0; /* master weights and moments are on the host */
 	own = r->dense * k->own[0];
 	own_experts = r->experts * k->own[1];
 	mf_ledger_add(t, "master.dense", 4 * own,
-	        "4 B / (dp cp) (distrib_optimizer.py:399); whole without distributed optimizer");
+		"4 B / (dp cp) (distrib_optimizer.py:399); whole without distributed optimizer");
 	mf_ledger_add(
-	        t, "master.expert", 4 * own_experts, "4 B / edp, the dense group at ep 1 (optimizer/__init__.py:1170)");
+		t, "master.expert", 4 * own_experts, "4 B / edp, the dense group at ep 1 (optimizer/__init__.py:1170)");
 	mf_ledger_add(t, "moments.dense", k->moments * own, "8 B / (dp cp), 4 B precision-aware");
 	mf_ledger_add(t, "moments.expert", k->moments * own_experts, "8 B / edp, 4 B precision-aware");
 	return own + own_experts;
@@ -443,7 +443,7 @@ static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_m
 	double te = mf_k(c, MF_C_MEM_TE_MIB) * MF_MIB;
 
 	mf_ledger_add(t, "workspace.cublas", (p->overlap ? 4 : 2) * mf_k(c, MF_C_MEM_CUBLAS_MIB) * MF_MIB,
-	        "one a handle and stream: forward and autograd thread, two more under overlap");
+		"one a handle and stream: forward and autograd thread, two more under overlap");
 	if (c->in.stack->transformer_engine) {
 		mf_ledger_add(t, "workspace.te", te, "Transformer Engine GEMM workspace");
 		if (c->in.model->experts)
@@ -451,13 +451,13 @@ static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_m
 	}
 	if (p->tp > 1)
 		mf_ledger_add(t, "workspace.sp_gather", l->gather,
-		        "2 s H, sequence-parallel gather buffer (core/utils.py:641)");
+			"2 s H, sequence-parallel gather buffer (core/utils.py:641)");
 	mf_ledger_add(t, "workspace.small", mf_k(c, MF_C_MEM_SMALL_MIB) * MF_MIB, "masks, batches, random states");
 }
 
 /* The activations of a moment, opened. Their sum is `kept`: every line of a layer is whole bytes. */
 static void activation_lines(
-        const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct moment *at, mf_explain *ex)
+	const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct moment *at, mf_explain *ex)
 {
 #define X(id, name, rule) name,
 	static const char *const names[] = {MF_ACT_LINES(X)};
@@ -469,7 +469,7 @@ static void activation_lines(
 
 	if (p->recompute == MF_RECOMPUTE_FULL) {
 		mf_ledger_add(&t, "act.checkpoints", at->checkpoints * l->checkpoint,
-		        "2 t H a checkpoint, times micro-batches in flight");
+			"2 t H a checkpoint, times micro-batches in flight");
 	} else {
 		mf_layer_act a[2];
 
@@ -477,9 +477,9 @@ static void activation_lines(
 			mf_layer_act_fill(c, p, moe, &a[moe]);
 		for (int i = 0; i < MF_ACT_COUNT; i++)
 			mf_ledger_add(&t, names[i],
-			        (at->layers[0] ? at->layers[0] * a[0].kept[i] : 0) +
-			                (at->layers[1] ? at->layers[1] * a[1].kept[i] : 0),
-			        rules[i]);
+				(at->layers[0] ? at->layers[0] * a[0].kept[i] : 0) +
+					(at->layers[1] ? at->layers[1] * a[1].kept[i] : 0),
+				rules[i]);
 	}
 	mf_ledger_add(&t, "act.embed.ids", at->first * l->ids, "token ids and labels, 16 s");
 	mf_ledger_add(&t, "act.final_norm", at->last * l->final_act, "4 t H");
@@ -488,7 +488,7 @@ static void activation_lines(
 
 /* What moves: activations and the moment's own buffers, or the gradient queue, or the optimizer step, the largest. */
 INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct rates *k,
-        const struct held *r, double own, const struct moment *opened, mf_ledger_sum *t)
+	const struct held *r, double own, const struct moment *opened, mf_ledger_sum *t)
 {
 	double p2p = p->pp > 1 ? 2 * l->peer * (p->vpp > 1 ? 2 : 1) : 0, gather_embed = 0, gather_units = 0, now;
 
@@ -503,23 +503,23 @@ INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 		double kept = mf_k(c, MF_C_MEM_FSDP_LATE) * r->kept;
 
 		queued =
-		        (c->in.stack->grad_reduce_bf16 ? 2 : 4) * (params < quota + r->unit ? params : quota + r->unit);
+			(c->in.stack->grad_reduce_bf16 ? 2 : 4) * (params < quota + r->unit ? params : quota + r->unit);
 		gathered = r->embed + r->unit + quota / 2;
 		gathered = k->gathers ? 2 * (params < gathered ? params : gathered) : 0;
 		if (kept + queued + gathered > now) {
 			mf_ledger_add(t, "act.remaining", kept,
-			        "late in backward: the share of activations still held (assumed)");
+				"late in backward: the share of activations still held (assumed)");
 			mf_ledger_add(t, "fsdp.gather_units", gathered,
-			        "2 B of embedding, head, running unit and half the quota");
+				"2 B of embedding, head, running unit and half the quota");
 			mf_ledger_add(t, "fsdp.grad_queue", queued,
-			        "gradients queued up to the quota (megatron_fsdp.py:418-442)");
+				"gradients queued up to the quota (megatron_fsdp.py:418-442)");
 			return;
 		}
 	}
 	/* A bf16 gradient buffer is copied to fp32 for the step, when no activation is left. */
 	if (k->shadow && 4 * own > now) {
 		mf_ledger_add(t, "step.main_grads_fp32", 4 * own,
-		        "fp32 copy of the owned gradient shard (distrib_optimizer.py:2697)");
+			"fp32 copy of the owned gradient shard (distrib_optimizer.py:2697)");
 		return;
 	}
 	t->bytes += (int64_t)r->kept;
@@ -527,12 +527,12 @@ INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 		activation_lines(c, p, l, opened, t->ex);
 	if (r->at_loss) {
 		mf_ledger_add(t, "logits.main_head", l->logits,
-		        "s V times 6 B eager, 10 B native fusion, 2 B Transformer Engine");
+			"s V times 6 B eager, 10 B native fusion, 2 B Transformer Engine");
 		mf_ledger_add(
-		        t, "logits.mtp_heads", l->logits_mtp, "s V times 4 B (2 B Transformer Engine) an MTP head");
+			t, "logits.mtp_heads", l->logits_mtp, "s V times 4 B (2 B Transformer Engine) an MTP head");
 	} else {
 		mf_ledger_add(t, "temp.layer", r->extra,
-		        "one layer at work, backward as a rule; under recompute its activations again");
+			"one layer at work, backward as a rule; under recompute its activations again");
 	}
 	mf_ledger_add(t, "p2p", p2p, "4 t H of peer buffers, twice with interleaving");
 	mf_ledger_add(t, "fsdp.gather_embed", gather_embed, "2 B: embedding and head are no unit and stay gathered");
@@ -541,7 +541,7 @@ INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 
 /* `opened` is filled where an explanation is wanted. */
 static void hold_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v,
-        uint32_t rank, uint32_t m, struct held *r, struct moment *opened)
+	uint32_t rank, uint32_t m, struct held *r, struct moment *opened)
 {
 	uint32_t vpp = p->vpp ? p->vpp : 1;
 	bool twice = p->schedule == MF_DUALPIPE && p->pp > 1;
@@ -565,7 +565,7 @@ static void hold_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory 
 }
 
 INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct rates *k,
-        const struct held *r, const struct moment *opened, mf_explain *ex)
+	const struct held *r, const struct moment *opened, mf_explain *ex)
 {
 	mf_ledger_sum t = {0, ex};
 	double own = static_lines(k, r, &t);
@@ -576,10 +576,10 @@ INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memor
 		t.bytes += l->workspaces;
 	if (k->dummies)
 		mf_ledger_add(&t, "workspace.dummy_wgrad", l->shape_bytes[r->has],
-		        "2 B of each distinct weight shape, cached for ever (tensor_parallel/layers.py:617)");
+			"2 B of each distinct weight shape, cached for ever (tensor_parallel/layers.py:617)");
 	moving_lines(c, p, l, k, r, own, opened, &t);
 	mf_ledger_add(&t, "reserve", (mf_k(c, MF_C_MEM_RESERVE) - 1) * (double)t.bytes,
-	        "allocator slack: reserved over allocated");
+		"allocator slack: reserved over allocated");
 	mf_ledger_add(&t, "context", mf_k(c, MF_C_MEM_CONTEXT_GIB) * MF_GIB, "CUDA context and NCCL channels");
 	return (double)t.bytes;
 }
@@ -635,11 +635,11 @@ void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	double worst = -1, band;
 
 	out->budget_bytes =
-	        published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
+		published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
 	out->worst_stage = 0;
 	for (uint32_t i = 0; i < q->v->n_ranks; i++) {
 		double total = published ? mf_published_rank(c, p, q->l, q->v, q->v->ranks[i], NULL)
-		                         : full_rank(c, p, q->l, &k, &q->rank[i], NULL, NULL);
+					 : full_rank(c, p, q->l, &k, &q->rank[i], NULL, NULL);
 
 		if (total > worst) {
 			worst = total;
@@ -648,7 +648,7 @@ void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	}
 	band = published ? mf_k(c, MF_C_MEM_PUBLISHED_PROBE_GB) * MF_GB : mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
 	out->total_bytes =
-	        q->v->n_ranks ? worst : NAN; /* a split with more virtual stages than can be named has no price */
+		q->v->n_ranks ? worst : NAN; /* a split with more virtual stages than can be named has no price */
 	out->fits = out->total_bytes <= out->budget_bytes;
 	out->probe = out->fits && out->total_bytes > out->budget_bytes - band;
 	if (!ex || !q->v->n_ranks)

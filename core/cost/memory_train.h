@@ -16,7 +16,7 @@
 	X(ATTN_Q_COMPRESSED, "act.attn.q_compressed", "(2 + q) t q_lora")                                              \
 	X(ATTN_KV_COMPRESSED, "act.attn.kv_compressed", "(2 + q) t kv_lora + 2 t (rope + kv_lora)")                    \
 	X(ATTN_QKV, "act.attn.qkv",                                                                                    \
-	        "MLA 2 s A/tp (2 (qk + rope) + v) (multi_latent_attention.py:362); GQA 2 s (A + 2 G) d/tp")            \
+		"MLA 2 s A/tp (2 (qk + rope) + v) (multi_latent_attention.py:362); GQA 2 s (A + 2 G) d/tp")            \
 	X(ATTN_QK_NORM_IN, "act.attn.qk_norm_in", "2 s (A + G) d/tp")                                                  \
 	X(ATTN_SCORES, "act.attn.scores", "unfused: 2 B a score, 5 B with dropout (softmax, mask, dropped copy)")      \
 	X(ATTN_LSE, "act.attn.lse", "flash: 4 s A/tp")                                                                 \
@@ -28,12 +28,12 @@
 	X(MOE_NORM_IN, "act.moe.norm_in", "2 t H")                                                                     \
 	X(MOE_NORM_OUT, "act.moe.norm_out", "2 t H, dropped by layernorm recompute")                                   \
 	X(MOE_ROUTER, "act.moe.router",                                                                                \
-	        "13 t X of logits, scores and probabilities, 5 t X of map (allgather: of the group)")                  \
+		"13 t X of logits, scores and probabilities, 5 t X of map (allgather: of the group)")                  \
 	X(MOE_DISPATCHED, "act.moe.dispatched", "q R H, R = t topk etp (1 + skew)")                                    \
 	X(MOE_FC1_OUT, "act.moe.fc1_out", "2 R sw F")                                                                  \
 	X(MOE_ACT_OUT, "act.moe.act_out", "q R F, dropped by moe_act recompute")                                       \
 	X(MOE_ACT_UNWEIGHTED, "act.moe.act_unweighted",                                                                \
-	        "2 R F: the product with probabilities keeps its operand (experts.py:694)")                            \
+		"2 R F: the product with probabilities keeps its operand (experts.py:694)")                            \
 	X(MOE_PROBS, "act.moe.probs", "4 R")                                                                           \
 	X(MOE_SHARED, "act.moe.shared", "(2 sw + q) s shared/tp")                                                      \
 	X(MOE_SHARED_IN, "act.moe.shared_in", "fp8: q t H")
@@ -42,7 +42,7 @@ typedef enum mf_act {
 #define X(id, line, rule) MF_ACT_##id,
 	MF_ACT_LINES(X)
 #undef X
-	        MF_ACT_COUNT
+		MF_ACT_COUNT
 } mf_act;
 
 /** What one layer keeps for its backward, line by line, and what it needs beside that while it runs. Whole bytes. */
@@ -112,6 +112,6 @@ uint32_t mf_micro_batches(const mf_cost *c, const mf_plan *p);
 
 /** Published ledger of one rank (the paper's accounting), bytes. */
 double mf_published_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v,
-        uint32_t rank, mf_explain *ex);
+	uint32_t rank, mf_explain *ex);
 
 #endif

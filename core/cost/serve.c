@@ -140,12 +140,12 @@ static mf_const_id expert_curve(const mf_cost *c, mf_dtype *type)
 		mf_const_id first;
 		mf_dtype type;
 	} rows[] = {[MF_QUANT_NONE] = {MF_C_S_MOE_BF16, MF_BF16},
-	        [MF_QUANT_FP8_BLOCK] = {MF_C_S_MOE_FP8B, MF_FP8},
-	        [MF_QUANT_FP8] = {MF_C_S_MOE_FP8B, MF_FP8},
-	        [MF_QUANT_NVFP4] = {MF_C_S_MOE_FP4, MF_FP4},
-	        [MF_QUANT_MXFP4] = {MF_C_S_MOE_MXFP4, MF_BF16},
-	        [MF_QUANT_INT4] = {MF_C_S_MOE_INT4, MF_BF16},
-	        [MF_QUANT_INT8] = {MF_C_S_MOE_FP8B, MF_FP8}};
+		[MF_QUANT_FP8_BLOCK] = {MF_C_S_MOE_FP8B, MF_FP8},
+		[MF_QUANT_FP8] = {MF_C_S_MOE_FP8B, MF_FP8},
+		[MF_QUANT_NVFP4] = {MF_C_S_MOE_FP4, MF_FP4},
+		[MF_QUANT_MXFP4] = {MF_C_S_MOE_MXFP4, MF_BF16},
+		[MF_QUANT_INT4] = {MF_C_S_MOE_INT4, MF_BF16},
+		[MF_QUANT_INT8] = {MF_C_S_MOE_FP8B, MF_FP8}};
 	mf_quant quant = c->in.model->quant;
 	mf_const_id first = rows[quant].first;
 
@@ -189,7 +189,7 @@ static double decode_attention(const mf_cost *c, const mf_serve_shape *z, double
 
 	return g[0] + g[1] * batch * z->kv_heads / c->in.cluster->sm_count +
 	       hypot((batch * context * 2 * z->kv_heads * hd * kv + 4 * batch * z->heads * hd) / (hbm(c) * g[2]),
-	               4 * batch * z->heads * hd * context / (peak(c, MF_BF16) * g[3]));
+		       4 * batch * z->heads * hd * context / (peak(c, MF_BF16) * g[3]));
 }
 
 static double prefill_attention(const mf_cost *c, const mf_serve_shape *z, double n, double cached, double window)
@@ -336,19 +336,19 @@ static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const s
 		    gemm(c, type, tokens, h, z->heads * m->v_dim);
 		if (l->batch > 0) {
 			t += 2 * (4.5 + 2 * l->batch * z->heads * m->qk_nope * m->kv_lora / (bf16 * 0.5) +
-			                 z->heads * m->qk_nope * m->kv_lora * 2 / (hbm(c) * 0.8));
+					 z->heads * m->qk_nope * m->kv_lora * 2 / (hbm(c) * 0.8));
 			t += dec[0] + dec[1] * l->batch / c->in.cluster->sm_count +
 			     l->batch * context * (m->kv_lora + m->qk_rope) * kv / (hbm(c) * dec[2]) +
 			     2 * l->batch * fmax(z->heads, 16) * context * (2.0 * m->kv_lora + m->qk_rope) /
-			             (bf16 * dec[3]);
+				     (bf16 * dec[3]);
 		}
 		if (n > 0)
 			t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora) +
 			     l->prompts * (ctx[0] + ctx[1] * l->prompt_tokens * z->heads / 1e6 +
-			                          2 * z->heads *
-			                                  (l->prompt_tokens * l->cached +
-			                                          l->prompt_tokens * l->prompt_tokens / 2) *
-			                                  (qd + m->v_dim) / (bf16 * ctx[2]));
+						  2 * z->heads *
+							  (l->prompt_tokens * l->cached +
+								  l->prompt_tokens * l->prompt_tokens / 2) *
+							  (qd + m->v_dim) / (bf16 * ctx[2]));
 		return t / z->cp;
 	}
 	t = gemm(c, type, tokens, (z->heads + 2 * z->kv_heads) * m->head_dim, h) +
@@ -369,23 +369,23 @@ static double gather_scatter(const mf_cost *c, const mf_serve_shape *z, double g
 }
 
 static double exchange(
-        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, double group, bool prompt)
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, double group, bool prompt)
 {
 	const mf_model *m = c->in.model;
 
 	if (p->a2a != MF_A2A_NONE)
 		return deepep(c, z, group / z->n,
-		        p->deepep_mode == MF_DM_LOW_LATENCY || (p->deepep_mode == MF_DM_AUTO && !prompt));
+			p->deepep_mode == MF_DM_LOW_LATENCY || (p->deepep_mode == MF_DM_AUTO && !prompt));
 	if (z->dp == 1)
 		return all_reduce(c, z->n, 2 * tokens * m->hidden);
 	return gather_scatter(c, z, group,
-	        m->quant == MF_QUANT_FP8_BLOCK ? 1
-	        : m->quant == MF_QUANT_NVFP4   ? 0.5625
-	                                       : 2);
+		m->quant == MF_QUANT_FP8_BLOCK ? 1
+		: m->quant == MF_QUANT_NVFP4   ? 0.5625
+					       : 2);
 }
 
 static void price_pass(
-        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
 {
 	const mf_model *m = c->in.model;
 	enum precision type = dense_type(m);
@@ -401,7 +401,7 @@ static void price_pass(
 		out->part[PART_ATTENTION] += m->window_layers * attention_layer(c, z, l, true);
 	if (moe > 0) {
 		out->part[PART_EXPERTS] =
-		        moe * (gemm(c, BF16, tokens, m->experts, h) + 3.5 + experts_us(c, p, z, group / z->moe_dp));
+			moe * (gemm(c, BF16, tokens, m->experts, h) + 3.5 + experts_us(c, p, z, group / z->moe_dp));
 		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, group, prompt);
 	}
 	/* Split over the whole stage and fed the gathered tokens under attention DP; whole and local behind an
@@ -410,32 +410,32 @@ static void price_pass(
 		width = p->a2a != MF_A2A_NONE ? m->shared_ffn : m->shared_ffn / (double)z->n;
 		wide = p->a2a == MF_A2A_NONE ? group : tokens;
 		out->part[PART_SHARED] = moe * (prompt ? 1 : mf_k(c, MF_C_S_SHARED)) *
-		                         (gemm(c, type, wide, 2 * width, h) + gemm(c, type, wide, h, width));
+					 (gemm(c, type, wide, 2 * width, h) + gemm(c, type, wide, h, width));
 	}
 	if (dense > 0) {
 		width = m->ffn / (double)z->n;
 		out->part[PART_DENSE] = dense * (gemm(c, type, group, 2 * width, h) + gemm(c, type, group, h, width) +
-		                                        (z->dp > 1 ? gather_scatter(c, z, group, 2)
-		                                                   : all_reduce(c, z->n, 2 * tokens * h)));
+							(z->dp > 1 ? gather_scatter(c, z, group, 2)
+								   : all_reduce(c, z->n, 2 * tokens * h)));
 	}
 	out->part[PART_TP] = m->layers * all_reduce(c, z->tp, 2 * tokens * h);
 	if (m->qk_norm_whole && z->tp > 1)
 		out->part[PART_TP] += m->layers * (all_reduce(c, z->tp, 8 * tokens) + 3 * mf_k(c, MF_C_S_SMALL_US));
 	out->part[PART_SMALL] = m->layers * small(c, mf_k(c, MF_C_S_SMALL_N) + (type == BF16 ? 0 : 2), 16 * tokens * h);
 	out->part[PART_HEAD] = gemm(c, BF16, fmax(1, rows), vocab / z->tp, h) +
-	                       small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US) +
-	                       (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
+			       small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US) +
+			       (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
 	if (z->pp > 1)
 		out->part[PART_PIPE] =
-		        2 * (10 + 2 * tokens * h /
-		                            (c->in.cluster->fabric == MF_FABRIC_PCIE ? 0.05e6 : 0.3e6 * link_share(c)));
+			2 * (10 + 2 * tokens * h /
+					    (c->in.cluster->fabric == MF_FABRIC_PCIE ? 0.05e6 : 0.3e6 * link_share(c)));
 	if (!prompt && p->graph == MF_GRAPH_OFF)
 		out->part[PART_LAUNCH] = m->layers * mf_k(c, MF_C_S_EAGER_US);
 }
 
 /* A pass, in two halves that take turns when the plan overlaps them: the shorter of compute and exchange hides. */
 static void run_pass(
-        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
 {
 	bool halves = p->overlap && l->prompts <= 0;
 	double comm, compute = 0, rest = 0;
@@ -477,7 +477,7 @@ struct loop {
 
 /* All pieces of one long prompt, `ranks` of them going at once over the attention ranks. */
 static double whole_prompt(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens, double chunk,
-        double ranks, struct pass *last)
+	double ranks, struct pass *last)
 {
 	double t = 0;
 
@@ -497,7 +497,7 @@ static double whole_prompt(const mf_cost *c, const mf_plan *p, const mf_serve_sh
  * once.
  */
 static void run_loop(
-        const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, struct loop *o)
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, struct loop *o)
 {
 	const mf_workload *w = c->in.workload;
 	double in = w->input_tokens, out = w->output_tokens,
@@ -539,7 +539,7 @@ static void run_loop(
 	o->wait_us = o->decode.total / 2 + rho * alone / (2 * (1 - 0.7 * rho)) + fmax(0, burst) / mf_k(c, MF_C_S_WAVES);
 	o->prompt_us = alone;
 	o->front_us = mf_k(c, MF_C_S_REQUEST_MS) * 1e3 +
-	              mf_k(c, MF_C_S_HOST_MS) * 1e3 * c->in.model->layers * (1 + clients / 40);
+		      mf_k(c, MF_C_S_HOST_MS) * 1e3 * c->in.model->layers * (1 + clients / 40);
 	o->queue_us = o->batch + 0.5 < wanted ? mf_k(c, MF_C_S_QUEUE) * (wanted - o->batch) / o->batch * cycle : 0;
 	o->ttft_us = o->prompt_us + o->wait_us + o->front_us + o->queue_us;
 	o->tokens_per_us = o->running * out / cycle;
@@ -550,23 +550,23 @@ static const struct {
 	mf_const_id consts[4];
 	uint8_t n;
 } parts[PART_COUNT] = {
-        [PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode", {0},
-                0},
-        [PART_EXPERTS] = {"experts",
-                "router + t0 + hypot(weights of distinct experts, flop of padded rows) + activation traffic",
-                {MF_C_S_SKEW}, 1},
-        [PART_SHARED] = {"shared experts", "two GEMMs; on a side stream in decode", {MF_C_S_SHARED}, 1},
-        [PART_DENSE] = {"dense layers", "two GEMMs and an exchange", {0}, 0},
-        [PART_TP] = {"tensor-parallel all-reduce", "t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus", {0}, 0},
-        [PART_EXCHANGE] = {"dispatch and combine", "all-reduce; all-gather + reduce-scatter under attention DP; DeepEP",
-                {0}, 0},
-        [PART_SMALL] = {"small kernels", "n x small_kernel_us + 16 T h / (share of hbm)",
-                {MF_C_S_SMALL_US, MF_C_S_SMALL_N}, 2},
-        [PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US}, 1},
-        [PART_PIPE] = {"pipeline transfers", "2 (10 us + 2 T h / 0.3 TB/s), the link's share of it", {0}, 0},
-        [PART_LAUNCH] = {"kernel launches", "layers x eager_layer_us without CUDA graphs", {MF_C_S_EAGER_US}, 1},
-        [PART_HIDDEN] = {"hidden by two-batch overlap",
-                "rest x half exchange - min(exchange, everything else), of two half batches", {MF_C_S_TBO}, 1},
+	[PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode", {0},
+		0},
+	[PART_EXPERTS] = {"experts",
+		"router + t0 + hypot(weights of distinct experts, flop of padded rows) + activation traffic",
+		{MF_C_S_SKEW}, 1},
+	[PART_SHARED] = {"shared experts", "two GEMMs; on a side stream in decode", {MF_C_S_SHARED}, 1},
+	[PART_DENSE] = {"dense layers", "two GEMMs and an exchange", {0}, 0},
+	[PART_TP] = {"tensor-parallel all-reduce", "t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus", {0}, 0},
+	[PART_EXCHANGE] = {"dispatch and combine", "all-reduce; all-gather + reduce-scatter under attention DP; DeepEP",
+		{0}, 0},
+	[PART_SMALL] = {"small kernels", "n x small_kernel_us + 16 T h / (share of hbm)",
+		{MF_C_S_SMALL_US, MF_C_S_SMALL_N}, 2},
+	[PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US}, 1},
+	[PART_PIPE] = {"pipeline transfers", "2 (10 us + 2 T h / 0.3 TB/s), the link's share of it", {0}, 0},
+	[PART_LAUNCH] = {"kernel launches", "layers x eager_layer_us without CUDA graphs", {MF_C_S_EAGER_US}, 1},
+	[PART_HIDDEN] = {"hidden by two-batch overlap",
+		"rest x half exchange - min(exchange, everything else), of two half batches", {MF_C_S_TBO}, 1},
 };
 
 static void add_curve(mf_term *t, mf_const_id first, int n)
@@ -605,7 +605,7 @@ static void add_curves(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 }
 
 static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct pass *pass,
-        const char *inputs, bool extrapolated, mf_explain *ex)
+	const char *inputs, bool extrapolated, mf_explain *ex)
 {
 	for (int i = 0; i < PART_COUNT; i++) {
 		mf_term *t;
@@ -622,7 +622,7 @@ static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 }
 
 static void ttft_term(mf_explain *ex, const char *name, double us, const char *formula, const char *inputs,
-        mf_const_id a, mf_const_id b)
+	mf_const_id a, mf_const_id b)
 {
 	mf_term *t = mf_explain_term(ex, name, us / 1e3, formula);
 
@@ -680,37 +680,37 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	out->ttft_ms = loop.ttft_us / 1e3;
 	out->tpot_ms = loop.tpot_us / 1e3;
 	out->hidden_fraction = p->overlap && loop.decode.part[PART_EXCHANGE] > 0
-	                               ? -loop.decode.part[PART_HIDDEN] / loop.decode.part[PART_EXCHANGE]
-	                               : 0;
+				       ? -loop.decode.part[PART_HIDDEN] / loop.decode.part[PART_EXCHANGE]
+				       : 0;
 	out->bubble_fraction = loop.bubble_us / (loop.decode.total + loop.bubble_us);
 	out->batch = loop.running;
 	tokens_per_expert = m->experts ? loop.batch * z.dp * m->topk / m->experts : loop.batch;
 	out->extrapolated = mf_consts_extrapolated(
-	        c->k, c->in.cluster, dense_type(m) == BF16 ? MF_BF16 : MF_FP8, tokens_per_expert, c->world);
+		c->k, c->in.cluster, dense_type(m) == BF16 ? MF_BF16 : MF_FP8, tokens_per_expert, c->world);
 	if (ex) {
 		char inputs[160];
 
 		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u",
-		        loop.batch / loop.in_flight, c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0,
-		        z.tp, z.dp, z.ep);
+			loop.batch / loop.in_flight, c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0,
+			z.tp, z.dp, z.ep);
 		explain_pass(c, p, &z, &loop.decode, inputs, out->extrapolated, ex);
 		if (loop.bubble_us > 0)
 			mf_explain_term(ex, "pipeline bubble", loop.bubble_us / 1e3,
-			        "pass x (m - 1)/m, m micro-batches in flight");
+				"pass x (m - 1)/m, m micro-batches in flight");
 		mf_explain_term(ex, "prompt stalls", loop.stall_us / 1e3,
-		        "(running requests - 1) x prompt pass / (prompts of the pass x output tokens x micro-batches)");
+			"(running requests - 1) x prompt pass / (prompts of the pass x output tokens x micro-batches)");
 		snprintf(inputs, sizeof inputs, "prompt of %u tokens, chunk %.0f, %.0f running",
-		        c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);
+			c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);
 		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs,
-		        MF_C_S_CTX, MF_C_S_MLACTX);
+			MF_C_S_CTX, MF_C_S_MLACTX);
 		ttft_term(ex, "ttft: wait", loop.wait_us,
-		        "decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs, MF_C_S_WAVES,
-		        MF_C_S_WAVES);
+			"decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs, MF_C_S_WAVES,
+			MF_C_S_WAVES);
 		ttft_term(ex, "ttft: host", loop.front_us, "request + host a layer x layers x (1 + concurrency/40)",
-		        inputs, MF_C_S_REQUEST_MS, MF_C_S_HOST_MS);
+			inputs, MF_C_S_REQUEST_MS, MF_C_S_HOST_MS);
 		if (loop.queue_us > 0)
 			ttft_term(ex, "ttft: no room", loop.queue_us, "queue x (wanted - batch)/batch x cycle", inputs,
-			        MF_C_S_QUEUE, MF_C_S_RESERVE);
+				MF_C_S_QUEUE, MF_C_S_RESERVE);
 	}
 }
 

@@ -60,7 +60,7 @@ static void engine_defaults(double card_gib, uint32_t tp, double *chunk, double 
 	static const struct {
 		double below, chunk, graph_narrow, graph;
 	} rows[] = {{20, 2048, 8, 8}, {35, 2048, 24, 80}, {60, 4096, 32, 160}, {160, 8192, 256, 512},
-	        {INFINITY, 16384, 512, 512}};
+		{INFINITY, 16384, 512, 512}};
 	size_t i = 0;
 
 	while (card_gib >= rows[i].below)
@@ -114,7 +114,7 @@ static double attention_params(const mf_model *m, const mf_serve_shape *z)
 
 	if (m->attention == MF_MLA) {
 		double q = m->q_lora ? h * m->q_lora + m->q_lora * z->heads * (m->qk_nope + m->qk_rope)
-		                     : h * z->heads * (m->qk_nope + m->qk_rope);
+				     : h * z->heads * (m->qk_nope + m->qk_rope);
 
 		return q + h * (m->kv_lora + m->qk_rope) +
 		       z->heads * (m->kv_lora * (double)(m->qk_nope + m->v_dim) + m->v_dim * h);
@@ -132,13 +132,13 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	uint32_t shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
 
 	o->experts = m->moe_layers * (m->experts + p->redundant) / (double)z->ep * up * h *
-	             (m->moe_ffn / (double)z->mtp) * eb / pp;
+		     (m->moe_ffn / (double)z->mtp) * eb / pp;
 	if (m->quant == MF_QUANT_FP8_BLOCK && m->quant_block_n && m->quant_block_k) {
 		double bn = m->quant_block_n, bk = m->quant_block_k, width = m->moe_ffn / (double)z->mtp;
 
 		/* One fp32 scale a block of every matrix. */
 		o->experts += m->moe_layers * (m->experts + p->redundant) / (double)z->ep * 4 *
-		              ((up - 1) * ceil(width / bn) * ceil(h / bk) + ceil(h / bn) * ceil(width / bk)) / pp;
+			      ((up - 1) * ceil(width / bn) * ceil(h / bk) + ceil(h / bn) * ceil(width / bk)) / pp;
 	}
 	o->shared = m->moe_layers * up * h * m->shared_ffn / shared_tp * db / pp;
 	o->attention = m->layers * attention_params(m, z) * db / pp;
@@ -203,7 +203,7 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 
 	out->worst_stage = 0;
 	out->budget_bytes =
-	        published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
+		published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
 	out->fits = out->probe = 0;
 	out->total_bytes = NAN;
 	if (!mf_serve_shape_of(c, p, &z))
@@ -230,17 +230,17 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 	if (!ex)
 		return;
 	mf_explain_line(ex, "weights.experts", b.experts,
-	        "(E+R)/ep x 3 h I/mtp x bytes and block scales, MoE layers of a stage");
+		"(E+R)/ep x 3 h I/mtp x bytes and block scales, MoE layers of a stage");
 	mf_explain_line(ex, "weights.shared", b.shared, "shared experts; whole on a rank under an all-to-all backend");
 	mf_explain_line(
-	        ex, "weights.attention", b.attention, "projections / attention tp, replicated over attention DP");
+		ex, "weights.attention", b.attention, "projections / attention tp, replicated over attention DP");
 	mf_explain_line(ex, "weights.dense", b.dense, "dense feed-forward layers / tp");
 	mf_explain_line(ex, "weights.router", b.router, "E h, bf16, replicated");
 	mf_explain_line(ex, "weights.embedding", b.embedding, "embedding and head, vocabulary rounded to 64");
 	mf_explain_line(ex, "kv.cache", kv, "requests of a rank x tokens x KV bytes, at most the pool");
 	if (!published) {
 		mf_explain_line(ex, "reserve", out->total_bytes - b.weights - kv - b.context,
-		        "(1 - mem-fraction-static) of the card: activations, CUDA graphs, communication buffers");
+			"(1 - mem-fraction-static) of the card: activations, CUDA graphs, communication buffers");
 		mf_explain_line(ex, "context", b.context, "CUDA context and driver");
 	}
 	ex->stage_bytes[0] = out->total_bytes;

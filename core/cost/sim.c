@@ -26,7 +26,8 @@ static double ready_at(const mf_sim_task *tasks, const mf_sim_task *t, const uin
 static bool well_formed(const mf_sim_task *tasks, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (tasks[i].stream >= MF_SIM_MAX_STREAMS || tasks[i].n_after > MF_SIM_MAX_PREDECESSORS || !(tasks[i].duration >= 0))
+		if (tasks[i].stream >= MF_SIM_MAX_STREAMS || tasks[i].n_after > MF_SIM_MAX_PREDECESSORS ||
+			!(tasks[i].duration >= 0))
 			return false;
 		for (uint8_t k = 0; k < tasks[i].n_after; k++)
 			if (tasks[i].after[k] >= n)

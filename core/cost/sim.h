@@ -11,7 +11,7 @@
 
 /** One task: runs on one stream for `duration`, after its predecessors. start and end are filled by mf_sim_run. */
 typedef struct mf_sim_task {
-	const char *name;          /* borrowed; for drawing */
+	const char *name; /* borrowed; for drawing */
 	double duration;
 	uint16_t stream;
 	uint8_t n_after;
@@ -23,7 +23,7 @@ typedef struct mf_sim_task {
 typedef struct mf_sim_buffer {
 	const char *name;
 	uint32_t producer, consumer;
-	bool from_end;             /* allocated when the producer ends, else when it starts */
+	bool from_end; /* allocated when the producer ends, else when it starts */
 	double bytes;
 	double allocated, released; /* filled by mf_sim_buffers */
 } mf_sim_buffer;

@@ -109,9 +109,9 @@ static void layers_key(const mf_plan *p, uint64_t key[3])
 
 	key[0] = (uint64_t)p->tp | (uint64_t)p->cp << 16 | (uint64_t)p->ep << 32 | (uint64_t)etp << 48;
 	key[1] = (uint64_t)p->micro_batch | (uint64_t)p->node_limit << 16 | (uint64_t)p->sm_budget << 32 |
-	         (uint64_t)p->comm_chunks << 48 | (uint64_t)p->dispatcher << 56;
+		 (uint64_t)p->comm_chunks << 48 | (uint64_t)p->dispatcher << 56;
 	key[2] = (uint64_t)modules | (uint64_t)p->recompute << 8 | (uint64_t)(p->overlap != 0) << 16 |
-	         (uint64_t)(p->schedule == MF_DUALPIPE) << 17;
+		 (uint64_t)(p->schedule == MF_DUALPIPE) << 17;
 }
 
 static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
@@ -194,8 +194,8 @@ static const tt_stages *find_stages(const mf_cost *c, const mf_plan *p)
 {
 	mf_train_time *s = c->train_time;
 	uint64_t key[3] = {(uint64_t)p->pp | (uint64_t)p->vpp << 16 | (uint64_t)p->first_layers << 32 |
-	                           (uint64_t)p->last_layers << 48,
-	        (uint64_t)p->stage_layout | (uint64_t)(p->schedule == MF_DUALPIPE) << 16, 0};
+				   (uint64_t)p->last_layers << 48,
+		(uint64_t)p->stage_layout | (uint64_t)(p->schedule == MF_DUALPIPE) << 16, 0};
 	tt_stages *st;
 
 	if (s->last_stages && memcmp(s->last_stages->key, key, sizeof(s->last_stages->key)) == 0)
@@ -292,14 +292,14 @@ static void pipeline(const mf_cost *c, const mf_plan *p, tt_step *st)
 		/* (pp/2 - 1)(F&B + B - 3W), F&B a stage's forward and backward together: DeepSeek-V3 report, table 2.
 		 */
 		double fill =
-		        dense * l->fill[TT_KIND_DENSE] + moe * l->fill[TT_KIND_MOE] + l->embedding + l->head + l->mtp;
+			dense * l->fill[TT_KIND_DENSE] + moe * l->fill[TT_KIND_MOE] + l->embedding + l->head + l->mtp;
 
 		st->bubble = fmax(0, fmax(0, pp / 2 - 1) * fill / pp);
 		st->p2p = l->p2p * (2 * (pp - 1) + 0.3 * m_);
 		return;
 	}
 	st->bubble = (dense * l->t[TT_KIND_DENSE] + moe * l->t[TT_KIND_MOE] + l->embedding + l->head + l->mtp) *
-	             (pp - 1) / (pp * p->vpp);
+		     (pp - 1) / (pp * p->vpp);
 	/* Chunked stages send behind compute; 30 % of it stays visible. */
 	st->p2p = p->vpp == 1 ? 2 * l->p2p * (m_ + pp - 1) : l->p2p * (2 * (pp - 1) + 0.3 * m_ * p->vpp);
 }
@@ -314,7 +314,7 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 	uint32_t in_e = edp < l->domain_expert ? edp : l->domain_expert;
 	double scatter, gather, shard, gather_bytes = s->gather_bytes;
 	bool sharded =
-	        p->sharding == MF_FSDP ? p->zero_stage >= 1 : p->zero_stage >= 1 || p->sharding == MF_ZERO1_OFFLOAD;
+		p->sharding == MF_FSDP ? p->zero_stage >= 1 : p->zero_stage >= 1 || p->sharding == MF_ZERO1_OFFLOAD;
 
 	st->dense = l->params_dense / p->pp;
 	st->experts = l->params_expert / p->pp;
@@ -352,14 +352,14 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 	}
 	shard = sharded ? st->dense / n + st->experts / edp : st->dense + st->experts;
 	st->optimizer = tt_stream(s, (st->dense + st->experts) * mf_k(c, MF_C_OPT_LOCAL), 20) +
-	                tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
+			tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
 	st->offload = 0;
 	if (p->sharding == MF_ZERO1_OFFLOAD) {
 		/* Gradient down, parameter up and the states once each way over the host's memory. */
 		const mf_cluster *cl = c->in.cluster;
 
 		st->offload = shard * (16 / (cl->pcie_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_PCIE)) +
-		                              30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST)));
+					      30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST)));
 	}
 }
 
@@ -403,12 +403,12 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 		}
 	}
 	st.unhidden = st.rank.layers[TT_KIND_DENSE] * st.l->unhidden[TT_KIND_DENSE] +
-	              st.rank.layers[TT_KIND_MOE] * st.l->unhidden[TT_KIND_MOE];
+		      st.rank.layers[TT_KIND_MOE] * st.l->unhidden[TT_KIND_MOE];
 	pipeline(c, p, &st);
 	exchange_and_update(c, p, dp, edp, &st);
 	st.fixed = mf_k(c, MF_C_STEP_FIXED) * MILLI;
 	st.step = st.m * st.rank_s + st.unhidden + st.bubble + st.p2p + st.dp_comm - st.dp_hidden + st.optimizer +
-	          st.offload + st.fixed;
+		  st.offload + st.fixed;
 	st.tax = tax(c, p);
 	if (st.tax != 1)
 		st.step *= st.tax;

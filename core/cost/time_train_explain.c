@@ -15,45 +15,45 @@ static const struct {
 	mf_const_id consts[MF_TERM_MAX_CONSTS];
 	uint8_t n_consts;
 } layer_terms[TT_COUNT] = {
-        [TT_DENSE] = {"dense GEMM",
-                "max(waves * SMs * 2*128*128 (k + k0) / (peak * e * sustain), bytes / (bw * HBM)) + 3 us; "
-                "forward + data gradient + weight gradient",
-                {MF_C_GEMM_BF16, MF_C_GEMM_BF16_K0, MF_C_GEMM_WGRAD, MF_C_SUSTAIN, MF_C_HBM, MF_C_KERNEL_TAIL}, 6},
-        [TT_ATTENTION] = {"attention",
-                "b nh L^2 (dqk + dv) (1 + s0/L) / (peak * ea * (1 + sustain)/2); backward 2.5 x / 0.82",
-                {MF_C_ATT_64, MF_C_ATT_128, MF_C_ATT_192, MF_C_ATT_256, MF_C_ATT_S0, MF_C_ATT_BWD, MF_C_ATT_WINDOW,
-                        MF_C_ATT_ULTRA},
-                8},
-        [TT_EXPERTS] = {"grouped GEMM of experts",
-                "the dense GEMM with groups = local experts and "
-                "m = their rows, * grouped share",
-                {MF_C_GEMM_BF16, MF_C_GEMM_BF16_K0, MF_C_GEMM_WGRAD, MF_C_GEMM_GROUPED, MF_C_SUSTAIN, MF_C_HBM}, 6},
-        [TT_SHARED] = {"shared experts", "the dense GEMM",
-                {MF_C_GEMM_BF16, MF_C_GEMM_BF16_K0, MF_C_GEMM_WGRAD, MF_C_SUSTAIN}, 4},
-        [TT_ROUTER] = {"router", "GEMM Ts x E x h in bf16 + 24 (16) Ts E bytes", {MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
-        [TT_TRAFFIC] = {"norm, rotary, activation",
-                "bytes / (bw * HBM) + 3 us a kernel; norm and residual 10 Ts h (16), rotary "
-                "4 T (q + k) (6), gated activation 6 T f (10)",
-                {MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
-        [TT_PERMUTE] = {"permute and expert activation",
-                "rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10)",
-                {MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD}, 4},
-        [TT_QUANTIZE] = {"quantization casts", "bytes per GEMM input element / (bw * HBM) + kernels a local expert",
-                {MF_C_QUANT_BYTES, MF_C_QUANT_BYTES_FUSED, MF_C_QUANT_KERNELS, MF_C_QUANT_KERNELS_FUSED}, 4},
-        [TT_TP] = {"tensor-parallel collectives",
-                "rings of T h 2 bytes, 2 forward + 3 backward a sublayer; expert tensor "
-                "parallel 2 + 2 of rows h 2",
-                {MF_C_LINK_RING, MF_C_NIC, MF_C_RING_US}, 3},
-        [TT_CP] = {"context-parallel ring, visible",
-                "max(0, ring - 0.8 attention) + max(0, 2 ring - 0.8 attention backward)",
-                {MF_C_HIDE_CP, MF_C_LINK_RING, MF_C_NIC, MF_C_RING_US}, 4},
-        [TT_RECOMPUTE] = {"recompute", "the forward of what is recomputed, its dispatch included", {MF_C_HBM}, 0},
-        [TT_EXCHANGE] = {"dispatch and combine",
-                "4 a layer * 1.06 * (all-to-all: max(link, NIC); flexible: max + 0.2 min of "
-                "distinct targets, groups and node limit) + latency",
-                {MF_C_CONTEND, MF_C_LINK_A2A, MF_C_LINK_HYBRIDEP, MF_C_LINK_DEEPEP, MF_C_NIC, MF_C_EXCHANGE_US,
-                        MF_C_EXCHANGE_NODE_US, MF_C_EXCHANGE_SMS},
-                8},
+	[TT_DENSE] = {"dense GEMM",
+		"max(waves * SMs * 2*128*128 (k + k0) / (peak * e * sustain), bytes / (bw * HBM)) + 3 us; "
+		"forward + data gradient + weight gradient",
+		{MF_C_GEMM_BF16, MF_C_GEMM_BF16_K0, MF_C_GEMM_WGRAD, MF_C_SUSTAIN, MF_C_HBM, MF_C_KERNEL_TAIL}, 6},
+	[TT_ATTENTION] = {"attention",
+		"b nh L^2 (dqk + dv) (1 + s0/L) / (peak * ea * (1 + sustain)/2); backward 2.5 x / 0.82",
+		{MF_C_ATT_64, MF_C_ATT_128, MF_C_ATT_192, MF_C_ATT_256, MF_C_ATT_S0, MF_C_ATT_BWD, MF_C_ATT_WINDOW,
+			MF_C_ATT_ULTRA},
+		8},
+	[TT_EXPERTS] = {"grouped GEMM of experts",
+		"the dense GEMM with groups = local experts and "
+		"m = their rows, * grouped share",
+		{MF_C_GEMM_BF16, MF_C_GEMM_BF16_K0, MF_C_GEMM_WGRAD, MF_C_GEMM_GROUPED, MF_C_SUSTAIN, MF_C_HBM}, 6},
+	[TT_SHARED] = {"shared experts", "the dense GEMM",
+		{MF_C_GEMM_BF16, MF_C_GEMM_BF16_K0, MF_C_GEMM_WGRAD, MF_C_SUSTAIN}, 4},
+	[TT_ROUTER] = {"router", "GEMM Ts x E x h in bf16 + 24 (16) Ts E bytes", {MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
+	[TT_TRAFFIC] = {"norm, rotary, activation",
+		"bytes / (bw * HBM) + 3 us a kernel; norm and residual 10 Ts h (16), rotary "
+		"4 T (q + k) (6), gated activation 6 T f (10)",
+		{MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
+	[TT_PERMUTE] = {"permute and expert activation",
+		"rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10)",
+		{MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD}, 4},
+	[TT_QUANTIZE] = {"quantization casts", "bytes per GEMM input element / (bw * HBM) + kernels a local expert",
+		{MF_C_QUANT_BYTES, MF_C_QUANT_BYTES_FUSED, MF_C_QUANT_KERNELS, MF_C_QUANT_KERNELS_FUSED}, 4},
+	[TT_TP] = {"tensor-parallel collectives",
+		"rings of T h 2 bytes, 2 forward + 3 backward a sublayer; expert tensor "
+		"parallel 2 + 2 of rows h 2",
+		{MF_C_LINK_RING, MF_C_NIC, MF_C_RING_US}, 3},
+	[TT_CP] = {"context-parallel ring, visible",
+		"max(0, ring - 0.8 attention) + max(0, 2 ring - 0.8 attention backward)",
+		{MF_C_HIDE_CP, MF_C_LINK_RING, MF_C_NIC, MF_C_RING_US}, 4},
+	[TT_RECOMPUTE] = {"recompute", "the forward of what is recomputed, its dispatch included", {MF_C_HBM}, 0},
+	[TT_EXCHANGE] = {"dispatch and combine",
+		"4 a layer * 1.06 * (all-to-all: max(link, NIC); flexible: max + 0.2 min of "
+		"distinct targets, groups and node limit) + latency",
+		{MF_C_CONTEND, MF_C_LINK_A2A, MF_C_LINK_HYBRIDEP, MF_C_LINK_DEEPEP, MF_C_NIC, MF_C_EXCHANGE_US,
+			MF_C_EXCHANGE_NODE_US, MF_C_EXCHANGE_SMS},
+		8},
 };
 
 typedef struct opening {
@@ -65,10 +65,10 @@ typedef struct opening {
 /* Sum over the slowest rank's layers and micro-batches. */
 #define RANK_SUM(o, member)                                                                                            \
 	((o)->st->m * ((o)->st->rank.layers[TT_KIND_DENSE] * (o)->kind[TT_KIND_DENSE].member +                         \
-	                      (o)->st->rank.layers[TT_KIND_MOE] * (o)->kind[TT_KIND_MOE].member))
+			      (o)->st->rank.layers[TT_KIND_MOE] * (o)->kind[TT_KIND_MOE].member))
 
 static mf_term *term(opening *o, const char *name, double s, const char *formula, const char *inputs, ...)
-        MF_PRINTF(5, 6);
+	MF_PRINTF(5, 6);
 
 static mf_term *term(opening *o, const char *name, double s, const char *formula, const char *inputs, ...)
 {
@@ -114,7 +114,7 @@ static int in_force(const mf_cost *c, const mf_plan *p, mf_const_id id)
 	case MF_C_LINK_A2A:
 		return p->dispatcher == MF_DISP_ALLTOALL    ? (int)id
 		       : p->dispatcher == MF_DISP_ALLGATHER ? MF_C_LINK_RING
-		                                            : -1;
+							    : -1;
 	case MF_C_LINK_HYBRIDEP: return p->dispatcher == MF_DISP_HYBRIDEP ? (int)id : -1;
 	case MF_C_LINK_DEEPEP: return p->dispatcher == MF_DISP_DEEPEP ? (int)id : -1;
 	case MF_C_EXCHANGE_NODE_US: return across && !flexible ? (int)id : -1;
@@ -133,7 +133,7 @@ static void layer_inputs(const mf_cost *c, const mf_plan *p, const tt_step *st, 
 	int n;
 
 	n = snprintf(out, size, "micro-batches=%.0f layers=%g+%g dense ", st->m, st->rank.layers[TT_KIND_MOE],
-	        st->rank.layers[TT_KIND_DENSE]);
+		st->rank.layers[TT_KIND_DENSE]);
 	if (n < 0 || (size_t)n >= size)
 		return;
 	out += n;
@@ -143,18 +143,18 @@ static void layer_inputs(const mf_cost *c, const mf_plan *p, const tt_step *st, 
 	case TT_CP:
 		if (m->attention == MF_MLA)
 			snprintf(out, size, "b=%u nh=%g L=%u dqk=%u dv=%u cp=%u", p->micro_batch,
-			        (double)m->heads / p->tp, c->in.workload->seq, m->qk_nope + m->qk_rope, m->v_dim,
-			        p->cp);
+				(double)m->heads / p->tp, c->in.workload->seq, m->qk_nope + m->qk_rope, m->v_dim,
+				p->cp);
 		else
 			snprintf(out, size, "b=%u nh=%g kv=%u L=%u d=%u window=%u cp=%u", p->micro_batch,
-			        (double)m->heads / p->tp, m->kv_heads, c->in.workload->seq, m->head_dim, m->window,
-			        p->cp);
+				(double)m->heads / p->tp, m->kv_heads, c->in.workload->seq, m->head_dim, m->window,
+				p->cp);
 		break;
 	case TT_EXPERTS:
 	case TT_PERMUTE: snprintf(out, size, "m=%.0f h=%u f=%u groups=%g", rows, m->hidden, m->moe_ffn, local); break;
 	case TT_EXCHANGE:
 		snprintf(out, size, "Ts=%.0f h=%u topk=%u ep=%u chunks=%u sm=%u", T / p->tp, m->hidden, m->topk, p->ep,
-		        p->comm_chunks, p->sm_budget);
+			p->comm_chunks, p->sm_budget);
 		break;
 	default: snprintf(out, size, "T=%.0f h=%u tp=%u", T, m->hidden, p->tp);
 	}
@@ -192,8 +192,8 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 		bool delayed = c->in.stack->delay_wgrad;
 
 		t = term(&o, "hidden dispatch and combine", -hidden,
-		        "share * min(dispatch and combine, everything else of the layer)",
-		        "schedule=%s delayed wgrad=%d", mf_choice_name(mf_schedule_choices, p->schedule), delayed);
+			"share * min(dispatch and combine, everything else of the layer)",
+			"schedule=%s delayed wgrad=%d", mf_choice_name(mf_schedule_choices, p->schedule), delayed);
 		uses(t, p->schedule == MF_DUALPIPE ? MF_C_HIDE_DUALPIPE : delayed ? MF_C_HIDE_EP_WGRAD : MF_C_HIDE_EP);
 		if (p->comm_chunks > 1)
 			uses(t, MF_C_HIDE_CHUNK);
@@ -202,21 +202,21 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 	}
 	if (st->unhidden != 0)
 		term(&o, "first and last micro-batch", st->unhidden,
-		        "what the first forward and the last backward cannot hide: one "
-		        "micro-batch without overlap less one with it",
-		        "micro-batches=%.0f", st->m);
+			"what the first forward and the last backward cannot hide: one "
+			"micro-batch without overlap less one with it",
+			"micro-batches=%.0f", st->m);
 	shared_hidden = RANK_SUM(&o, shared_hidden);
 	if (shared_hidden > 0) {
 		t = term(&o, "shared experts beside dispatch", -shared_hidden,
-		        "share * min(shared expert, dispatch and combine)", "shared=%u", m->shared_ffn);
+			"share * min(shared expert, dispatch and combine)", "shared=%u", m->shared_ffn);
 		uses(t, MF_C_HIDE_SHARED);
 	}
 	floor_excess = RANK_SUM(&o, floor_excess);
 	if (floor_excess > 0) {
 		t = term(&o, "host launch floor", floor_excess,
-		        "max(0, host launches - GPU time) + 0.001 of the smaller, forward and backward of each layer",
-		        "graphs=%d local experts=%g", (int)c->in.stack->graphs,
-		        m->experts ? (double)m->experts / p->ep : 0);
+			"max(0, host launches - GPU time) + 0.001 of the smaller, forward and backward of each layer",
+			"graphs=%d local experts=%g", (int)c->in.stack->graphs,
+			m->experts ? (double)m->experts / p->ep : 0);
 		uses(t, MF_C_HOST_FWD);
 		uses(t, MF_C_HOST_BWD);
 		uses(t, MF_C_HOST_GEMM);
@@ -227,56 +227,56 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 	}
 	if (st->rank.first > 0) {
 		t = term(&o, "embedding", st->m * st->rank.first * l->embedding, "12 T h bytes / (bw * HBM)",
-		        "T=%.0f h=%u", tokens, m->hidden);
+			"T=%.0f h=%u", tokens, m->hidden);
 		uses(t, MF_C_HBM);
 	}
 	if (st->rank.last > 0) {
 		t = term(&o, "head and loss", st->m * st->rank.last * l->head, "GEMM T x V/tp x h + 19 bytes a logit",
-		        "T=%.0f V=%u h=%u tp=%u", tokens, m->vocab, m->hidden, p->tp);
+			"T=%.0f V=%u h=%u tp=%u", tokens, m->vocab, m->hidden, p->tp);
 		uses(t, MF_C_GEMM_BF16);
 		uses(t, MF_C_LOSS_BYTES);
 		if (l->mtp > 0)
 			term(&o, "multi-token prediction", st->m * st->rank.last * l->mtp,
-			        "depth * (layer + 2h x h projection + head)", "depth=%u", m->mtp_layers);
+				"depth * (layer + 2h x h projection + head)", "depth=%u", m->mtp_layers);
 	}
 	if (p->pp > 1) {
 		term(&o, "pipeline bubble", st->bubble,
-		        p->schedule == MF_DUALPIPE ? "(p/2 - 1)(F&B + B - 3W) of a mean stage"
-		                                   : "(p - 1) / (p v) * all stages",
-		        "p=%u v=%u micro-batches=%.0f", p->pp, p->vpp, st->m);
+			p->schedule == MF_DUALPIPE ? "(p/2 - 1)(F&B + B - 3W) of a mean stage"
+						   : "(p - 1) / (p v) * all stages",
+			"p=%u v=%u micro-batches=%.0f", p->pp, p->vpp, st->m);
 		t = term(&o, "pipeline transfers", st->p2p,
-		        "v = 1: 2 (m + p - 1) t; else 2 (p - 1) t + 0.3 m v t; "
-		        "t = Ts h 2 / rate + 15 us",
-		        "p=%u v=%u", p->pp, p->vpp);
+			"v = 1: 2 (m + p - 1) t; else 2 (p - 1) t + 0.3 m v t; "
+			"t = Ts h 2 / rate + 15 us",
+			"p=%u v=%u", p->pp, p->vpp);
 		uses(t, c->world > c->train_time->domain ? MF_C_NIC_P2P : MF_C_LINK_P2P);
 		uses(t, MF_C_P2P_US);
 	}
 	if (st->dp_comm > 0) {
 		t = term(&o, p->sharding == MF_FSDP ? "FSDP gather and scatter" : "gradient and parameter exchange",
-		        st->dp_comm,
-		        p->sharding == MF_FSDP
-		                ? "every micro-batch 2 gathers + 1 scatter of dense over dp*cp, experts over edp"
-		                : "scatter of gradients, gather of parameters; dense over dp*cp, experts over edp",
-		        "dense=%.4g experts=%.4g dp*cp=%u edp=%u", st->dense, st->experts, dp * p->cp, edp);
+			st->dp_comm,
+			p->sharding == MF_FSDP
+				? "every micro-batch 2 gathers + 1 scatter of dense over dp*cp, experts over edp"
+				: "scatter of gradients, gather of parameters; dense over dp*cp, experts over edp",
+			"dense=%.4g experts=%.4g dp*cp=%u edp=%u", st->dense, st->experts, dp * p->cp, edp);
 		uses(t, MF_C_LINK_RING);
 		uses(t, MF_C_NIC);
 		uses(t, MF_C_RING_US);
 		t = term(&o, "hidden gradient and parameter exchange", -st->dp_hidden,
-		        p->sharding == MF_FSDP ? "all but max(0, t - 0.75 compute) + 0.12 t, each micro-batch"
-		                               : "all but max(0, t - 0.85 of one micro-batch's pass) + 0.08 t",
-		        "dp*cp=%u edp=%u", dp * p->cp, edp);
+			p->sharding == MF_FSDP ? "all but max(0, t - 0.75 compute) + 0.12 t, each micro-batch"
+					       : "all but max(0, t - 0.85 of one micro-batch's pass) + 0.08 t",
+			"dp*cp=%u edp=%u", dp * p->cp, edp);
 		uses(t, p->sharding == MF_FSDP ? MF_C_HIDE_FSDP : MF_C_HIDE_DP);
 		uses(t, p->sharding == MF_FSDP ? MF_C_FSDP_REST : MF_C_DP_REST);
 	}
 	t = term(&o, "optimizer", st->optimizer, "10 bytes a local parameter + 34 a sharded one / (bw * HBM)",
-	        "dense=%.4g experts=%.4g", st->dense, st->experts);
+		"dense=%.4g experts=%.4g", st->dense, st->experts);
 	uses(t, MF_C_OPT_LOCAL);
 	uses(t, MF_C_OPT_SHARD);
 	uses(t, MF_C_HBM);
 	if (st->offload > 0) {
 		t = term(&o, "optimizer offload", st->offload,
-		        "16 bytes a sharded parameter over PCIe + 30 over host memory", "pcie=%g GB/s host=%g GB/s",
-		        c->in.cluster->pcie_gbps, c->in.cluster->host_memory_gbps);
+			"16 bytes a sharded parameter over PCIe + 30 over host memory", "pcie=%g GB/s host=%g GB/s",
+			c->in.cluster->pcie_gbps, c->in.cluster->host_memory_gbps);
 		uses(t, MF_C_OFFLOAD_PCIE);
 		uses(t, MF_C_OFFLOAD_HOST);
 	}
@@ -284,7 +284,7 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 	uses(t, MF_C_STEP_FIXED);
 	if (st->tax != 1) {
 		t = term(&o, "realization tax", st->step - st->step / st->tax, "throughput / (1 + overhead)",
-		        "factor=%.6g", st->tax);
+			"factor=%.6g", st->tax);
 		if (p->kernel)
 			uses(t, MF_C_TAX_TRAIN);
 		if (p->sharding == MF_ZERO1_OFFLOAD && p->overlap)

@@ -108,7 +108,7 @@ static void quantize(const ctx *x, tt_layer *l, double elements_f, double elemen
 	if (!x->low)
 		return;
 	add(l, TT_QUANTIZE, elements_f > 0 ? tt_stream(x->s, elements_f * bytes, 1) : 0,
-	        elements_b > 0 ? tt_stream(x->s, elements_b * bytes, 1) : 0);
+		elements_b > 0 ? tt_stream(x->s, elements_b * bytes, 1) : 0);
 }
 
 /* Share of the bf16 roof at a head size: measured at 64, 128, 192 and 256, straight lines between. */
@@ -128,7 +128,7 @@ static double attention_roof(const mf_cost *c, double d)
 
 /* Causal attention core of `seqs` sequences; window 0 is full attention. */
 static tt_pass attention(
-        const ctx *x, double seqs, double len, double heads, double dqk, double dv, double d, double window)
+	const ctx *x, double seqs, double len, double heads, double dqk, double dv, double d, double window)
 {
 	const mf_cost *c = x->c;
 	double peak = c->in.cluster->tflops[MF_BF16] * TERA, roof = attention_roof(c, d), f;
@@ -266,9 +266,9 @@ static void attention_gqa(const ctx *x, tt_layer *l, bool windowed)
 	linear(x, l, TT_DENSE, T, q + 2 * k, m->hidden, x->low, 1);
 	add(l, TT_TRAFFIC, tt_stream(x->s, T * (q + k) * 4 * norm, 3), tt_stream(x->s, T * (q + k) * 6 * norm, 4));
 	attention_core(x, l,
-	        attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, m->head_dim, m->v_dim, m->head_dim,
-	                windowed ? m->window : 0),
-	        T * 2 * k * 2);
+		attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, m->head_dim, m->v_dim, m->head_dim,
+			windowed ? m->window : 0),
+		T * 2 * k * 2);
 	quantize(x, l, T * q, 0);
 	linear(x, l, TT_DENSE, T, m->hidden, q, x->low, 1);
 	quantize(x, l, 0, T * (m->hidden + q + 2 * k));
@@ -297,7 +297,7 @@ static void attention_mla(const ctx *x, tt_layer *l)
 		add(l, TT_TRAFFIC, copies, copies);
 	}
 	attention_core(x, l, attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, dq, m->v_dim, dq, 0),
-	        T * heads * (dq + m->v_dim) * 2);
+		T * heads * (dq + m->v_dim) * 2);
 	quantize(x, l, T * heads * m->v_dim, 0);
 	linear(x, l, TT_DENSE, T, h, heads * m->v_dim, x->low, 1);
 	quantize(x, l, 0, T * (h + heads * (2 * dq + m->v_dim)));
@@ -345,7 +345,7 @@ static void moe(const ctx *x, tt_layer *l)
 	add(l, TT_PERMUTE, act, act_b);
 	if (m->clamped_glu && !(s->fused_quant && x->low && x->c->in.stack->graphs == MF_GRAPHS_FULL))
 		add(l, TT_PERMUTE, tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_FWD), 10),
-		        tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_BWD), 16));
+			tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_BWD), 16));
 	{
 		/* Copies of a row: all-to-all sorts twice when a rank has several experts. */
 		double copies = p->dispatcher != MF_DISP_ALLTOALL ? 6 : x->local_experts > 1 ? 14 : 10;
@@ -391,8 +391,8 @@ static tt_pass host_floor(const ctx *x, int kind)
 	const mf_cost *c = x->c;
 	const mf_stack *stack = c->in.stack;
 	double graph = stack->graphs == MF_GRAPHS_FULL      ? 1
-	               : stack->graphs == MF_GRAPHS_PARTIAL ? mf_k(c, MF_C_GRAPH_PARTIAL)
-	                                                    : 0;
+		       : stack->graphs == MF_GRAPHS_PARTIAL ? mf_k(c, MF_C_GRAPH_PARTIAL)
+							    : 0;
 	/* 45 % of a layer's launches are attention's, 55 % a MoE sublayer's, 20 % a dense MLP's. */
 	double part = 0.45 + (kind == TT_KIND_MOE ? 0.55 : 0.2), share = 1 - graph * mf_k(c, MF_C_GRAPH_CUT);
 	double grace = c->in.cluster->grace ? mf_k(c, MF_C_HOST_GRACE) : 1;
@@ -441,8 +441,8 @@ static void total(const ctx *x, tt_layer *l, int kind)
 	b = comp_b + ex_b;
 	if (p->overlap && ex_f + ex_b > 0) {
 		double share = mf_k(c, p->schedule == MF_DUALPIPE ? MF_C_HIDE_DUALPIPE
-		                       : c->in.stack->delay_wgrad ? MF_C_HIDE_EP_WGRAD
-		                                                  : MF_C_HIDE_EP);
+				       : c->in.stack->delay_wgrad ? MF_C_HIDE_EP_WGRAD
+								  : MF_C_HIDE_EP);
 		double ratio;
 
 		if (p->comm_chunks > 1)
@@ -452,7 +452,7 @@ static void total(const ctx *x, tt_layer *l, int kind)
 		 * reverse. */
 		if (p->sm_budget > 0)
 			l->hidden *= fmax(0, fmin(1 / share, 1 - (p->sm_budget - mf_k(c, MF_C_EXCHANGE_SMS)) /
-			                                                     c->in.cluster->sm_count));
+									     c->in.cluster->sm_count));
 		ratio = 1 - l->hidden / (ex_f + ex_b);
 		f = comp_f + ex_f * ratio;
 		b = comp_b + ex_b * ratio;
@@ -479,7 +479,7 @@ static void total(const ctx *x, tt_layer *l, int kind)
 	l->floor_excess = (l->total_f - f) + (l->total_b - b);
 	if (l->hidden > 0)
 		l->unhidden = lifted(comp_f + ex_f, host.f, leak) + lifted(comp_b + ex_b, host.b, leak) - l->total_f -
-		              l->total_b;
+			      l->total_b;
 }
 
 static void price_layer(const ctx *x, int kind, bool windowed, tt_layer *l)
@@ -566,14 +566,14 @@ static void parameters(const ctx *x, tt_layers *out)
 		double dq = m->qk_nope + m->qk_rope, nh = m->heads;
 
 		per_layer = h * (m->q_lora + m->kv_lora + m->qk_rope) +
-		            ((m->q_lora ? m->q_lora : h) * nh * dq + m->kv_lora * nh * (m->qk_nope + m->v_dim) +
-		                    nh * m->v_dim * h) /
-		                    x->tp;
+			    ((m->q_lora ? m->q_lora : h) * nh * dq + m->kv_lora * nh * (m->qk_nope + m->v_dim) +
+				    nh * m->v_dim * h) /
+				    x->tp;
 	} else {
 		per_layer = h * m->head_dim * (2.0 * m->heads + 2.0 * m->kv_heads) / x->tp;
 	}
 	dense = L * per_layer + (L - m->moe_layers) * w * h * m->ffn / x->tp +
-	        m->moe_layers * (h * m->experts + w * h * m->shared_ffn / x->tp);
+		m->moe_layers * (h * m->experts + w * h * m->shared_ffn / x->tp);
 	out->params_dense = dense * with_mtp + (double)m->vocab * h / x->tp * (m->tied_embeddings ? 1 : 2);
 	out->params_expert = m->moe_layers * (double)m->experts * w * h * m->moe_ffn / x->ep / x->etp * with_mtp;
 }
@@ -633,7 +633,7 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 	memset(&head, 0, sizeof(head));
 	linear(&x, &head, TT_DENSE, x.tokens, m->vocab / x.tp, h, false, 1);
 	out->head = head.term[TT_DENSE].f + head.term[TT_DENSE].b +
-	            tt_stream(s, x.tokens * m->vocab / x.tp * mf_k(c, MF_C_LOSS_BYTES), 6);
+		    tt_stream(s, x.tokens * m->vocab / x.tp * mf_k(c, MF_C_LOSS_BYTES), 6);
 	out->embedding = tt_stream(s, x.tokens * h * 12, 4);
 	out->mtp = 0;
 	if (w->mtp && m->mtp_layers > 0) {
@@ -643,7 +643,7 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 		memset(&join, 0, sizeof(join));
 		linear(&x, &join, TT_DENSE, x.tokens, h, 2 * h, true, 1);
 		out->mtp = m->mtp_layers * (out->t[m->moe_layers ? TT_KIND_MOE : TT_KIND_DENSE] +
-		                                   join.term[TT_DENSE].f + join.term[TT_DENSE].b + out->head);
+						   join.term[TT_DENSE].f + join.term[TT_DENSE].b + out->head);
 	}
 	{
 		bool across = c->world > s->domain;

@@ -23,8 +23,14 @@ const mf_choice mf_command_format_choices[] = {
 
 mf_status mf_command_format_of_path(const char *path, mf_command_format *out, mf_err *err)
 {
-	static const struct { const char *suffix; mf_command_format format; } table[] = {
-		{".json", MF_CMD_JSON}, {".nul", MF_CMD_NUL}, {".args0", MF_CMD_NUL}, {".sh", MF_CMD_SHELL},
+	static const struct {
+		const char *suffix;
+		mf_command_format format;
+	} table[] = {
+		{".json", MF_CMD_JSON},
+		{".nul", MF_CMD_NUL},
+		{".args0", MF_CMD_NUL},
+		{".sh", MF_CMD_SHELL},
 		{".sbatch", MF_CMD_SBATCH},
 	};
 	size_t len = strlen(path);
@@ -345,8 +351,9 @@ static void write_body(const mf_argv *a, const char *prefix, bool head, mf_buf *
 		if (i)
 			mf_buf_puts(out, strncmp(a->args[i], "--", 2) == 0 ? " \\\n  " : " ");
 		const char *colon = strchr(a->args[i], ':');
-		if (head && colon && i && (strcmp(a->args[i - 1], "--rdzv-endpoint") == 0
-			|| strcmp(a->args[i - 1], "--dist-init-addr") == 0))
+		if (head && colon && i &&
+			(strcmp(a->args[i - 1], "--rdzv-endpoint") == 0 ||
+				strcmp(a->args[i - 1], "--dist-init-addr") == 0))
 			mf_buf_printf(out, "\"$head_node%s\"", colon);
 		else
 			mf_buf_shell_quote(out, a->args[i]);
@@ -371,15 +378,17 @@ static mf_status write_sbatch(const mf_argv *a, const mf_inputs *in, mf_buf *out
 	mf_buf prefix = MF_BUF_INIT;
 	mf_status st;
 
-	mf_buf_printf(out, "#!/bin/bash\n#SBATCH --job-name=moefs\n#SBATCH --nodes=%u\n#SBATCH --ntasks-per-node=1\n"
-		"#SBATCH --gpus-per-node=%u\n#SBATCH --exclusive\n", in->cluster->nodes, in->cluster->gpus_per_node);
+	mf_buf_printf(out,
+		"#!/bin/bash\n#SBATCH --job-name=moefs\n#SBATCH --nodes=%u\n#SBATCH --ntasks-per-node=1\n"
+		"#SBATCH --gpus-per-node=%u\n#SBATCH --exclusive\n",
+		in->cluster->nodes, in->cluster->gpus_per_node);
 	if ((st = directive(out, "partition", site->partition, err)) < 0 ||
 		(st = directive(out, "account", site->account, err)) < 0)
 		return st;
 	/* Without -f a node list such as n[1-4] could match a file. */
 	mf_buf_puts(out, "set -euf\n\n");
 	bool head = in->cluster->nodes > 1 && (!site->master_addr[0] || strcmp(site->master_addr, "127.0.0.1") == 0 ||
-		strcmp(site->master_addr, "localhost") == 0);
+						      strcmp(site->master_addr, "localhost") == 0);
 	if (head)
 		mf_buf_puts(out, "export head_node=\"$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\"\n");
 	mf_buf_puts(&prefix, "srun ");
@@ -396,17 +405,15 @@ static mf_status write_sbatch(const mf_argv *a, const mf_inputs *in, mf_buf *out
 	return MF_OK;
 }
 
-mf_status mf_command_write(const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_command_format f, mf_buf *out,
-	mf_err *err)
+mf_status mf_command_write(
+	const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_command_format f, mf_buf *out, mf_err *err)
 {
 	mf_status st = MF_OK;
 
 	if (a->failed)
 		return mf_fail(err, MF_ENOMEM, "out of memory");
 	switch (f) {
-	case MF_CMD_JSON:
-		st = write_json(a, in, p, out, err);
-		break;
+	case MF_CMD_JSON: st = write_json(a, in, p, out, err); break;
 	case MF_CMD_NUL:
 		for (size_t i = 0; i < a->n; i++)
 			mf_buf_add(out, a->args[i], strlen(a->args[i]) + 1);
@@ -415,9 +422,7 @@ mf_status mf_command_write(const mf_argv *a, const mf_inputs *in, const mf_plan 
 		mf_buf_puts(out, "#!/bin/sh\nset -eu\n\n");
 		write_body(a, "exec ", false, out);
 		break;
-	case MF_CMD_SBATCH:
-		st = write_sbatch(a, in, out, err);
-		break;
+	case MF_CMD_SBATCH: st = write_sbatch(a, in, out, err); break;
 	}
 	if (st >= 0 && out->failed)
 		st = mf_fail(err, MF_ENOMEM, "out of memory");
@@ -476,8 +481,8 @@ static bool is_sglang(const char *const *argv, size_t n)
 /* Variables that our own commands set: they follow from the plan and say nothing new. */
 static bool known_environment(const char *text)
 {
-	static const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS=", "PYTORCH_CUDA_ALLOC_CONF=", "NCCL_GRAPH_REGISTER=",
-		"head_node="};
+	static const char *const names[] = {
+		"CUDA_DEVICE_MAX_CONNECTIONS=", "PYTORCH_CUDA_ALLOC_CONF=", "NCCL_GRAPH_REGISTER=", "head_node="};
 
 	for (size_t i = 0; i < MF_COUNT(names); i++) {
 		if (strncmp(text, names[i], strlen(names[i])) == 0)
@@ -520,13 +525,15 @@ mf_status mf_command_read(mf_command *out, const char *const *argv, size_t n, co
 	serve = is_sglang(argv, n);
 	if (!serve && !is_megatron(argv, n)) {
 		st = mf_fail(err, MF_EINPUT,
-			"not a launch command: expected torchrun ... pretrain_gpt.py ... or python -m sglang.launch_server ...");
+			"not a launch command: expected torchrun ... pretrain_gpt.py ... or python -m "
+			"sglang.launch_server ...");
 		goto fail;
 	}
 	out->phase = serve ? MF_SERVE : MF_TRAIN;
 	out->plan = mf_plan_default(out->phase);
 	if ((st = mf_workload_load(&out->workload, NULL, out->phase, err)) < 0 ||
-		(st = mf_stack_load(&out->stack, NULL, out->phase, err)) < 0 || (st = mf_site_load(&out->site, NULL, err)) < 0)
+		(st = mf_stack_load(&out->stack, NULL, out->phase, err)) < 0 ||
+		(st = mf_site_load(&out->site, NULL, err)) < 0)
 		goto fail;
 	for (size_t i = 0; i < n_env; i++) {
 		if (!known_environment(env[i]))
@@ -640,7 +647,8 @@ static mf_status split_shell(mf_arena *arena, const char *path, const char *text
 				word[n++] = text[i++];
 			}
 			if (i >= len)
-				return mf_fail_at(err, MF_EINPUT, path, line, NULL, "the quote at byte %zu is never closed", from + 1);
+				return mf_fail_at(err, MF_EINPUT, path, line, NULL,
+					"the quote at byte %zu is never closed", from + 1);
 		} else if (c != ' ' && c != '\t' && c != '\r' && c != '&') {
 			word[n++] = c;
 			in_word = true;

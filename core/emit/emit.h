@@ -17,23 +17,23 @@ typedef enum mf_evidence { MF_EXECUTED, MF_READ, MF_INFERRED } mf_evidence;
 
 /** What a rule is. All rules of all toolchains stand in one table (megatron_rules.def, sglang_rules.def). */
 typedef struct mf_rule {
-	const char *id;        /* "mcore.E3", "sglang.D02", "plan.dualpipe" */
-	const char *boundary;  /* "B1".."B8", or the family: "mcore.E" */
-	const char *stage;     /* the toolchain's stage: "parse", "cfg", "model build", ... */
+	const char *id;       /* "mcore.E3", "sglang.D02", "plan.dualpipe" */
+	const char *boundary; /* "B1".."B8", or the family: "mcore.E" */
+	const char *stage;    /* the toolchain's stage: "parse", "cfg", "model build", ... */
 	mf_kind kind;
 	const char *exception; /* "AssertionError" */
 	const char *text;      /* the toolchain's message, printf form for the integers it quotes */
 	const char *where;     /* file:line in the toolchain */
 	const char *when;      /* the condition in words or symbols, for docs */
 	mf_evidence evidence;
-	bool rewrite;          /* the toolchain would silently run something else */
+	bool rewrite; /* the toolchain would silently run something else */
 } mf_rule;
 
 /** Number of a rule; 0 is "no rule". */
 typedef uint16_t mf_rule_id;
 enum {
 	MF_RULE_NONE = 0,
-	MF_RULE_MEMORY = 1,    /* the memory gate; text made by core/realize */
+	MF_RULE_MEMORY = 1, /* the memory gate; text made by core/realize */
 #define R(id, name, boundary, stage, kind, exception, text, where, when, evidence, rewrite) MF_R_##id,
 #include "megatron_rules.def"
 #include "sglang_rules.def"
@@ -55,10 +55,10 @@ typedef enum mf_part { MF_PART_PLAN, MF_PART_SITE } mf_part;
 typedef struct mf_sink mf_sink;
 struct mf_sink {
 	bool collect;
-	bool forced;                 /* note refusals and go on */
+	bool forced; /* note refusals and go on */
 	mf_part part;
-	mf_rule_id rule;             /* first refusal, MF_RULE_NONE when none */
-	int64_t values[6];           /* the numbers its text quotes */
+	mf_rule_id rule;   /* first refusal, MF_RULE_NONE when none */
+	int64_t values[6]; /* the numbers its text quotes */
 	void (*arg)(mf_sink *s, const char *text);
 	void (*env)(mf_sink *s, const char *name, const char *value);
 };
@@ -67,16 +67,20 @@ mf_sink mf_sink_null(void);
 /** Reports a refusal; true when the walk must stop. Up to six integers fill the rule's text. */
 bool mf_sink_refuse(mf_sink *s, mf_rule_id rule, const int64_t *values, size_t n);
 /** `if (MF_REFUSE(s, MF_R_MCORE_W1, world, tp * pp * cp)) return;` */
-#define MF_REFUSE(s, rule, ...) mf_sink_refuse((s), (rule), (const int64_t[]){0, ##__VA_ARGS__} + 1, \
-	sizeof((const int64_t[]){0, ##__VA_ARGS__}) / sizeof(int64_t) - 1)
+#define MF_REFUSE(s, rule, ...)                                                                                        \
+	mf_sink_refuse((s), (rule), (const int64_t[]){0, ##__VA_ARGS__} + 1,                                           \
+		sizeof((const int64_t[]){0, ##__VA_ARGS__}) / sizeof(int64_t) - 1)
 /** The refusal of `s` as the toolchain would print it, verbatim. */
 void mf_sink_reason(const mf_sink *s, mf_buf *out);
 
 /** Collected command. Owns its strings. */
 typedef struct mf_argv {
-	mf_sink sink;                /* first member: an mf_argv is an mf_sink */
-	char **args; uint8_t *parts; size_t n, cap;
-	char **env; size_t n_env, cap_env;   /* "NAME=value" */
+	mf_sink sink; /* first member: an mf_argv is an mf_sink */
+	char **args;
+	uint8_t *parts;
+	size_t n, cap;
+	char **env;
+	size_t n_env, cap_env; /* "NAME=value" */
 	mf_arena *arena;
 	bool failed;
 } mf_argv;
@@ -112,8 +116,8 @@ extern const mf_choice mf_command_format_choices[];
 /** Format by file suffix: .json, .nul or .args0, .sh, .sbatch; MF_EINPUT otherwise. */
 mf_status mf_command_format_of_path(const char *path, mf_command_format *out, mf_err *err);
 /** The command as a file's bytes. Provenance is never inside (JSON carries it beside argv). */
-mf_status mf_command_write(const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_command_format f, mf_buf *out,
-	mf_err *err);
+mf_status mf_command_write(
+	const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_command_format f, mf_buf *out, mf_err *err);
 /** Provenance as JSON: moefs version, plan, inputs, stack, toolchain, hashes, verdict. */
 mf_status mf_provenance_write(const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_buf *out, mf_err *err);
 
@@ -123,12 +127,14 @@ mf_status mf_provenance_write(const mf_argv *a, const mf_inputs *in, const mf_pl
 typedef struct mf_command {
 	mf_phase phase;
 	mf_plan plan;
-	mf_model model; bool has_model;   /* Megatron commands carry the shape; SGLang ones a path */
+	mf_model model;
+	bool has_model; /* Megatron commands carry the shape; SGLang ones a path */
 	mf_workload workload;
 	mf_stack stack;
 	mf_site site;
-	uint32_t world;                   /* from torchrun or the sizes; 0 when unknown */
-	char **unread; size_t n_unread;   /* flags and environment we did not understand */
+	uint32_t world; /* from torchrun or the sizes; 0 when unknown */
+	char **unread;
+	size_t n_unread; /* flags and environment we did not understand */
 	mf_arena *arena;
 } mf_command;
 /** Reads an argument vector (torchrun ... pretrain_gpt.py ..., python -m sglang.launch_server ..., sglang serve ...). */

@@ -4,8 +4,8 @@
 
 #include "emit.h"
 
-struct mf_megatron_facts;  /* megatron.c */
-struct mf_sglang_facts;    /* sglang.c */
+struct mf_megatron_facts; /* megatron.c */
+struct mf_sglang_facts;   /* sglang.c */
 
 struct mf_emitter {
 	mf_inputs in;
@@ -27,7 +27,11 @@ mf_status mf_sglang_read(mf_command *out, const char *const *argv, size_t n, mf_
 void mf_command_unread(mf_command *c, const char *text);
 
 /* Argument writing: nothing but a test when the sink does not collect. */
-static inline void mf_arg(mf_sink *s, const char *text) { if (s->collect) s->arg(s, text); }
+static inline void mf_arg(mf_sink *s, const char *text)
+{
+	if (s->collect)
+		s->arg(s, text);
+}
 static inline void mf_arg2(mf_sink *s, const char *flag, const char *value)
 {
 	if (s->collect) {
@@ -37,8 +41,20 @@ static inline void mf_arg2(mf_sink *s, const char *flag, const char *value)
 }
 void mf_arg_int_slow(mf_sink *s, const char *flag, int64_t value);
 void mf_arg_double_slow(mf_sink *s, const char *flag, double value);
-static inline void mf_arg_int(mf_sink *s, const char *flag, int64_t value) { if (s->collect) mf_arg_int_slow(s, flag, value); }
-static inline void mf_arg_double(mf_sink *s, const char *flag, double v) { if (s->collect) mf_arg_double_slow(s, flag, v); }
-static inline void mf_env(mf_sink *s, const char *name, const char *value) { if (s->collect) s->env(s, name, value); }
+static inline void mf_arg_int(mf_sink *s, const char *flag, int64_t value)
+{
+	if (s->collect)
+		mf_arg_int_slow(s, flag, value);
+}
+static inline void mf_arg_double(mf_sink *s, const char *flag, double v)
+{
+	if (s->collect)
+		mf_arg_double_slow(s, flag, v);
+}
+static inline void mf_env(mf_sink *s, const char *name, const char *value)
+{
+	if (s->collect)
+		s->env(s, name, value);
+}
 
 #endif

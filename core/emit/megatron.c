@@ -42,25 +42,24 @@ static void model_facts(struct mf_megatron_facts *f, const mf_model *m)
 static mf_rule_id precision_rule(mf_precision precision, uint32_t sm)
 {
 	switch (precision) {
-	case MF_PREC_BF16:
-		return MF_RULE_NONE;
+	case MF_PREC_BF16: return MF_RULE_NONE;
 	case MF_PREC_FP8_TENSOR:
-	case MF_PREC_FP8_DELAYED:
-		return sm < 89 ? MF_R_TE_FP8 : MF_RULE_NONE;
-	case MF_PREC_FP8_BLOCK:
-		return sm < 90 ? MF_R_TE_BLOCK : MF_RULE_NONE;
-	case MF_PREC_MXFP8:
-		return sm < 100 ? MF_R_TE_MXFP8 : MF_RULE_NONE;
-	case MF_PREC_NVFP4:
-		return sm < 100 ? MF_R_TE_NVFP4 : MF_RULE_NONE;
+	case MF_PREC_FP8_DELAYED: return sm < 89 ? MF_R_TE_FP8 : MF_RULE_NONE;
+	case MF_PREC_FP8_BLOCK: return sm < 90 ? MF_R_TE_BLOCK : MF_RULE_NONE;
+	case MF_PREC_MXFP8: return sm < 100 ? MF_R_TE_MXFP8 : MF_RULE_NONE;
+	case MF_PREC_NVFP4: return sm < 100 ? MF_R_TE_NVFP4 : MF_RULE_NONE;
 	}
 	return MF_RULE_NONE;
 }
 
 mf_status mf_megatron_facts_new(struct mf_emitter *e, mf_err *err)
 {
-	static const struct { uint32_t minor, patch; } versions[] = {
-		[MF_MEGATRON_0171] = {17, 1}, [MF_MEGATRON_0180] = {18, 0}, [MF_MEGATRON_0182] = {18, 2},
+	static const struct {
+		uint32_t minor, patch;
+	} versions[] = {
+		[MF_MEGATRON_0171] = {17, 1},
+		[MF_MEGATRON_0180] = {18, 0},
+		[MF_MEGATRON_0182] = {18, 2},
 		[MF_MEGATRON_0190] = {19, 0},
 	};
 	struct mf_megatron_facts *f = calloc(1, sizeof(*f));
@@ -113,10 +112,10 @@ void mf_megatron_facts_free(struct mf_megatron_facts *f)
 /* ---- guards ------------------------------------------------------------------------------------------------------ */
 
 /* Each stage answers true when the walk must stop. */
-#define GUARD(condition, rule, ...) \
-	do { \
-		if ((condition) && MF_REFUSE(s, rule, ##__VA_ARGS__)) \
-			return true; \
+#define GUARD(condition, rule, ...)                                                                                    \
+	do {                                                                                                           \
+		if ((condition) && MF_REFUSE(s, rule, ##__VA_ARGS__))                                                  \
+			return true;                                                                                   \
 	} while (0)
 #define OURS(condition, rule, ...) GUARD(condition, rule, f->minor, f->patch, ##__VA_ARGS__)
 
@@ -129,7 +128,8 @@ static uint32_t reach_nodes(const struct mf_megatron_facts *f, const mf_plan *p,
 	return f->expert_group_topk && f->expert_group_topk < *nodes ? f->expert_group_topk : *nodes;
 }
 
-static bool guard_words(const struct mf_megatron_facts *f, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
+static bool guard_words(
+	const struct mf_megatron_facts *f, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
 {
 	OURS(p->schedule == MF_DUALPIPE, MF_R_PLAN_DUALPIPE);
 	OURS(p->comm_kind != MF_COMM_STREAM, MF_R_PLAN_DEVICE_COMM);
@@ -199,7 +199,8 @@ static bool guard_parse(const struct mf_emitter *e, const mf_plan *p, const stru
 	return false;
 }
 
-static bool guard_groups(const struct mf_megatron_facts *f, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
+static bool guard_groups(
+	const struct mf_megatron_facts *f, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
 {
 	uint32_t size = st->etp * p->ep * p->pp;
 
@@ -208,7 +209,8 @@ static bool guard_groups(const struct mf_megatron_facts *f, const mf_plan *p, co
 }
 
 /* Stage layouts and first/last counts, as TransformerConfig checks them. */
-static bool guard_stages(const struct mf_megatron_facts *f, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
+static bool guard_stages(
+	const struct mf_megatron_facts *f, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
 {
 	if (st->layout) {
 		uint16_t counts[MF_MAX_LAYERS];
@@ -284,7 +286,8 @@ static bool guard_config(const struct mf_emitter *e, const mf_plan *p, const str
 	}
 	GUARD(e->in.stack->graphs == MF_GRAPHS_PARTIAL && p->recompute == MF_RECOMPUTE_FULL, MF_R_MCORE_R21);
 	GUARD(e->in.stack->graphs != MF_GRAPHS_NONE && e->in.stack->attention_dropout != 0 &&
-		p->recompute == MF_RECOMPUTE_SELECTIVE && (p->recompute_modules & MF_RC_CORE_ATTN), MF_R_MCORE_R27);
+			p->recompute == MF_RECOMPUTE_SELECTIVE && (p->recompute_modules & MF_RC_CORE_ATTN),
+		MF_R_MCORE_R27);
 	GUARD(f->experts && e->in.stack->permute_fusion && !f->te, MF_R_MCORE_M37);
 	return p->overlap && guard_overlap(e, p, st, s);
 }
@@ -329,7 +332,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 		return true;
 	if (f->experts) {
 		GUARD(f->topk > f->experts, MF_R_MCORE_M3);
-		GUARD(f->expert_group_topk && f->topk / f->expert_group_topk > f->experts / f->expert_groups, MF_R_MCORE_M4);
+		GUARD(f->expert_group_topk && f->topk / f->expert_group_topk > f->experts / f->expert_groups,
+			MF_R_MCORE_M4);
 	}
 	GUARD(f->mtp && p->recompute == MF_RECOMPUTE_FULL && p->recompute_layers != 1, MF_R_MCORE_R20);
 	return false;

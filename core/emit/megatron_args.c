@@ -73,7 +73,8 @@ static void write_layout(const char *layout, uint32_t mtp, mf_sink *s)
 	mf_buf_dispose(&text);
 }
 
-static void write_parallelism(const struct mf_emitter *e, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
+static void write_parallelism(
+	const struct mf_emitter *e, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
 {
 	mf_arg_int(s, "--tensor-model-parallel-size", p->tp);
 	/* A MoE layer refuses to train with tp > 1 otherwise (mcore.M1), and dense layers gain by it. */
@@ -171,8 +172,10 @@ static void write_attention(const struct mf_emitter *e, mf_sink *s)
 	if (m->attention_sinks)
 		mf_arg2(s, "--softmax-type", "learnable");
 	/* Flash attention has no learned sink; the fused backend of Transformer Engine does. */
-	mf_arg2(s, "--attention-backend", e->in.stack->attention == MF_ATTN_UNFUSED ? "unfused"
-		: m->attention_sinks ? "fused" : "flash");
+	mf_arg2(s, "--attention-backend",
+		e->in.stack->attention == MF_ATTN_UNFUSED ? "unfused"
+		: m->attention_sinks                      ? "fused"
+							  : "flash");
 	mf_arg_double(s, "--attention-dropout", e->in.stack->attention_dropout);
 	mf_arg_double(s, "--hidden-dropout", 0);
 }
@@ -262,8 +265,11 @@ static void write_experts(const struct mf_emitter *e, const mf_plan *p, mf_sink 
 		bool deepep = p->dispatcher == MF_DISP_DEEPEP;
 		mf_arg2(s, "--moe-flex-dispatcher-backend", deepep ? "deepep" : "hybridep");
 		if (p->sm_budget)
-			mf_arg_int(s, f->minor >= 19 ? "--moe-flex-dispatcher-num-sms"
-				: deepep ? "--moe-deepep-num-sms" : "--moe-hybridep-num-sms", p->sm_budget);
+			mf_arg_int(s,
+				f->minor >= 19 ? "--moe-flex-dispatcher-num-sms"
+				: deepep       ? "--moe-deepep-num-sms"
+					       : "--moe-hybridep-num-sms",
+				p->sm_budget);
 	}
 	if (f->grouped_gemm)
 		mf_arg(s, "--moe-grouped-gemm");
@@ -273,7 +279,9 @@ static void write_experts(const struct mf_emitter *e, const mf_plan *p, mf_sink 
 
 static void write_precision(const struct mf_emitter *e, mf_sink *s)
 {
-	static const struct { const char *format, *recipe; } fp8[] = {
+	static const struct {
+		const char *format, *recipe;
+	} fp8[] = {
 		[MF_PREC_BF16] = {NULL, NULL},
 		[MF_PREC_FP8_TENSOR] = {"hybrid", "tensorwise"},
 		[MF_PREC_FP8_DELAYED] = {"hybrid", "delayed"},
@@ -400,7 +408,8 @@ static void write_run(const struct mf_emitter *e, mf_sink *s)
 		site_arg(s, "--tensorboard-dir", site->log_dir);
 }
 
-static void write_environment(const struct mf_emitter *e, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
+static void write_environment(
+	const struct mf_emitter *e, const mf_plan *p, const struct mf_megatron_step *st, mf_sink *s)
 {
 	/*
 	 * tp or cp need "1" before Blackwell (mcore.W14); FSDP and the expert-parallel overlap want several hardware queues,

@@ -34,67 +34,172 @@ struct flag {
 	size_t offset;
 };
 
-#define I(name, field) {name, INTEGER, offsetof(struct seen, field)}
-#define D(name, field) {name, REAL, offsetof(struct seen, field)}
-#define B(name, field) {name, SWITCH, offsetof(struct seen, field)}
-#define T(name, field) {name, TEXT, offsetof(struct seen, field)}
+#define I(name, field)                                                                                                 \
+	{                                                                                                              \
+		name, INTEGER, offsetof(struct seen, field)                                                            \
+	}
+#define D(name, field)                                                                                                 \
+	{                                                                                                              \
+		name, REAL, offsetof(struct seen, field)                                                               \
+	}
+#define B(name, field)                                                                                                 \
+	{                                                                                                              \
+		name, SWITCH, offsetof(struct seen, field)                                                             \
+	}
+#define T(name, field)                                                                                                 \
+	{                                                                                                              \
+		name, TEXT, offsetof(struct seen, field)                                                               \
+	}
 static const struct flag flags[] = {
-	I("--nnodes", nnodes), I("--nproc-per-node", nproc), I("--nproc_per_node", nproc),
-	{"--rdzv-backend", SKIP, 0}, {"--rdzv_backend", SKIP, 0}, T("--rdzv-endpoint", endpoint), T("--rdzv_endpoint", endpoint),
-	{"--rdzv-id", SKIP, 0}, {"--rdzv_id", SKIP, 0}, {"--standalone", SKIP_SWITCH, 0}, {"--node-rank", SKIP, 0},
-	{"--node_rank", SKIP, 0}, {"--master-addr", SKIP, 0}, {"--master_addr", SKIP, 0}, {"--master-port", SKIP, 0},
+	I("--nnodes", nnodes),
+	I("--nproc-per-node", nproc),
+	I("--nproc_per_node", nproc),
+	{"--rdzv-backend", SKIP, 0},
+	{"--rdzv_backend", SKIP, 0},
+	T("--rdzv-endpoint", endpoint),
+	T("--rdzv_endpoint", endpoint),
+	{"--rdzv-id", SKIP, 0},
+	{"--rdzv_id", SKIP, 0},
+	{"--standalone", SKIP_SWITCH, 0},
+	{"--node-rank", SKIP, 0},
+	{"--node_rank", SKIP, 0},
+	{"--master-addr", SKIP, 0},
+	{"--master_addr", SKIP, 0},
+	{"--master-port", SKIP, 0},
 	{"--master_port", SKIP, 0},
-	I("--tensor-model-parallel-size", tp), I("--pipeline-model-parallel-size", pp), I("--context-parallel-size", cp),
-	I("--expert-model-parallel-size", ep), I("--expert-tensor-parallel-size", etp), {"--sequence-parallel", SKIP_SWITCH, 0},
-	I("--num-virtual-stages-per-pipeline-rank", vpp), I("--num-layers-per-virtual-pipeline-stage", layers_per_vstage),
-	T("--pipeline-model-parallel-layout", layout), I("--decoder-first-pipeline-num-layers", first),
-	I("--decoder-last-pipeline-num-layers", last), I("--micro-batch-size", micro), I("--global-batch-size", global),
-	I("--seq-length", seq), T("--transformer-impl", impl), I("--num-layers", layers), I("--hidden-size", hidden),
-	I("--num-attention-heads", heads), I("--ffn-hidden-size", ffn), I("--max-position-embeddings", positions),
-	I("--vocab-size", vocab), {"--normalization", SKIP, 0}, D("--norm-epsilon", norm_eps),
-	{"--no-persist-layer-norm", SKIP_SWITCH, 0}, B("--quick-geglu", geglu), {"--glu-linear-offset", SKIP, 0},
-	{"--activation-func-clamp-value", SKIP, 0}, B("--swiglu", swiglu), B("--disable-bias-linear", no_bias),
-	{"--no-bias-dropout-fusion", SKIP_SWITCH, 0}, B("--add-qkv-bias", qkv_bias),
-	B("--untie-embeddings-and-output-weights", untie), B("--multi-latent-attention", mla), I("--q-lora-rank", q_lora),
-	I("--kv-lora-rank", kv_lora), I("--qk-head-dim", qk_head), I("--qk-pos-emb-head-dim", qk_pos), I("--v-head-dim", v_head),
-	I("--kv-channels", kv_channels), B("--qk-layernorm", qk_layernorm), B("--group-query-attention", gqa),
-	I("--num-query-groups", groups), {"--position-embedding-type", SKIP, 0}, I("--rotary-base", rotary_base),
-	{"--rope-type", SKIP, 0}, D("--rotary-scaling-factor", rotary_scaling), D("--mscale", mscale),
-	D("--mscale-all-dim", mscale_all), {"--no-rope-fusion", SKIP_SWITCH, 0}, B("--use-rope-scaling", use_rope_scaling),
-	D("--rope-scaling-factor", rope_scaling), T("--window-size", window), I("--window-attn-skip-freq", window_skip),
-	T("--softmax-type", softmax), T("--attention-backend", backend), D("--attention-dropout", attention_dropout),
-	{"--hidden-dropout", SKIP, 0}, I("--mtp-num-layers", mtp), {"--mtp-loss-scaling-factor", SKIP, 0},
-	I("--num-experts", experts), I("--moe-ffn-hidden-size", moe_ffn), I("--moe-router-topk", topk),
-	T("--moe-layer-freq", layer_freq), I("--moe-shared-expert-intermediate-size", shared),
-	B("--moe-shared-expert-gate", shared_gate), B("--moe-shared-expert-overlap", shared_overlap),
-	T("--moe-router-score-function", score), B("--moe-router-pre-softmax", pre_softmax),
-	B("--moe-router-enable-expert-bias", expert_bias), {"--moe-router-bias-update-rate", SKIP, 0},
-	I("--moe-router-num-groups", route_groups), I("--moe-router-group-topk", group_topk),
-	D("--moe-router-topk-scaling-factor", topk_scaling), {"--moe-router-dtype", SKIP, 0},
-	{"--moe-router-load-balancing-type", SKIP, 0}, {"--moe-aux-loss-coeff", SKIP, 0},
-	T("--moe-token-dispatcher-type", dispatcher), T("--moe-flex-dispatcher-backend", flex),
-	I("--moe-deepep-num-sms", deepep_sms), I("--moe-hybridep-num-sms", hybridep_sms),
-	I("--moe-flex-dispatcher-num-sms", flex_sms), {"--moe-grouped-gemm", SKIP_SWITCH, 0},
-	B("--moe-permute-fusion", permute_fusion), B("--overlap-moe-expert-parallel-comm", overlap),
-	B("--delay-wgrad-compute", delay_wgrad), {"--bf16", SKIP_SWITCH, 0}, T("--fp8-format", fp8), T("--fp8-recipe", recipe),
-	T("--fp4-format", fp4), {"--optimizer", SKIP, 0}, {"--lr", SKIP, 0}, {"--min-lr", SKIP, 0},
-	B("--use-distributed-optimizer", distopt), B("--overlap-grad-reduce", grad_reduce),
-	B("--overlap-param-gather", param_gather), B("--grad-reduce-in-bf16", bf16_reduce),
-	B("--use-precision-aware-optimizer", precision_aware), {"--main-grads-dtype", SKIP, 0}, T("--exp-avg-dtype", moments),
-	{"--exp-avg-sq-dtype", SKIP, 0}, B("--optimizer-cpu-offload", offload), {"--optimizer-offload-fraction", SKIP, 0},
-	{"--overlap-cpu-optimizer-d2h-h2d", SKIP_SWITCH, 0}, B("--use-megatron-fsdp", fsdp),
-	T("--data-parallel-sharding-strategy", strategy), {"--ckpt-format", SKIP, 0},
-	{"--no-gradient-accumulation-fusion", SKIP_SWITCH, 0}, T("--recompute-granularity", granularity),
-	T("--recompute-method", method), I("--recompute-num-layers", recompute_layers), {"--recompute-modules", LIST, 0},
-	B("--recompute-activations", recompute_short), B("--cross-entropy-loss-fusion", loss_fusion),
-	T("--cross-entropy-fusion-impl", loss_impl), T("--cuda-graph-impl", graph_impl), {"--cuda-graph-modules", SKIP, 0},
-	{"--cuda-graph-scope", SKIP, 0}, {"--no-check-for-nan-in-loss-and-grad", SKIP_SWITCH, 0},
+	I("--tensor-model-parallel-size", tp),
+	I("--pipeline-model-parallel-size", pp),
+	I("--context-parallel-size", cp),
+	I("--expert-model-parallel-size", ep),
+	I("--expert-tensor-parallel-size", etp),
+	{"--sequence-parallel", SKIP_SWITCH, 0},
+	I("--num-virtual-stages-per-pipeline-rank", vpp),
+	I("--num-layers-per-virtual-pipeline-stage", layers_per_vstage),
+	T("--pipeline-model-parallel-layout", layout),
+	I("--decoder-first-pipeline-num-layers", first),
+	I("--decoder-last-pipeline-num-layers", last),
+	I("--micro-batch-size", micro),
+	I("--global-batch-size", global),
+	I("--seq-length", seq),
+	T("--transformer-impl", impl),
+	I("--num-layers", layers),
+	I("--hidden-size", hidden),
+	I("--num-attention-heads", heads),
+	I("--ffn-hidden-size", ffn),
+	I("--max-position-embeddings", positions),
+	I("--vocab-size", vocab),
+	{"--normalization", SKIP, 0},
+	D("--norm-epsilon", norm_eps),
+	{"--no-persist-layer-norm", SKIP_SWITCH, 0},
+	B("--quick-geglu", geglu),
+	{"--glu-linear-offset", SKIP, 0},
+	{"--activation-func-clamp-value", SKIP, 0},
+	B("--swiglu", swiglu),
+	B("--disable-bias-linear", no_bias),
+	{"--no-bias-dropout-fusion", SKIP_SWITCH, 0},
+	B("--add-qkv-bias", qkv_bias),
+	B("--untie-embeddings-and-output-weights", untie),
+	B("--multi-latent-attention", mla),
+	I("--q-lora-rank", q_lora),
+	I("--kv-lora-rank", kv_lora),
+	I("--qk-head-dim", qk_head),
+	I("--qk-pos-emb-head-dim", qk_pos),
+	I("--v-head-dim", v_head),
+	I("--kv-channels", kv_channels),
+	B("--qk-layernorm", qk_layernorm),
+	B("--group-query-attention", gqa),
+	I("--num-query-groups", groups),
+	{"--position-embedding-type", SKIP, 0},
+	I("--rotary-base", rotary_base),
+	{"--rope-type", SKIP, 0},
+	D("--rotary-scaling-factor", rotary_scaling),
+	D("--mscale", mscale),
+	D("--mscale-all-dim", mscale_all),
+	{"--no-rope-fusion", SKIP_SWITCH, 0},
+	B("--use-rope-scaling", use_rope_scaling),
+	D("--rope-scaling-factor", rope_scaling),
+	T("--window-size", window),
+	I("--window-attn-skip-freq", window_skip),
+	T("--softmax-type", softmax),
+	T("--attention-backend", backend),
+	D("--attention-dropout", attention_dropout),
+	{"--hidden-dropout", SKIP, 0},
+	I("--mtp-num-layers", mtp),
+	{"--mtp-loss-scaling-factor", SKIP, 0},
+	I("--num-experts", experts),
+	I("--moe-ffn-hidden-size", moe_ffn),
+	I("--moe-router-topk", topk),
+	T("--moe-layer-freq", layer_freq),
+	I("--moe-shared-expert-intermediate-size", shared),
+	B("--moe-shared-expert-gate", shared_gate),
+	B("--moe-shared-expert-overlap", shared_overlap),
+	T("--moe-router-score-function", score),
+	B("--moe-router-pre-softmax", pre_softmax),
+	B("--moe-router-enable-expert-bias", expert_bias),
+	{"--moe-router-bias-update-rate", SKIP, 0},
+	I("--moe-router-num-groups", route_groups),
+	I("--moe-router-group-topk", group_topk),
+	D("--moe-router-topk-scaling-factor", topk_scaling),
+	{"--moe-router-dtype", SKIP, 0},
+	{"--moe-router-load-balancing-type", SKIP, 0},
+	{"--moe-aux-loss-coeff", SKIP, 0},
+	T("--moe-token-dispatcher-type", dispatcher),
+	T("--moe-flex-dispatcher-backend", flex),
+	I("--moe-deepep-num-sms", deepep_sms),
+	I("--moe-hybridep-num-sms", hybridep_sms),
+	I("--moe-flex-dispatcher-num-sms", flex_sms),
+	{"--moe-grouped-gemm", SKIP_SWITCH, 0},
+	B("--moe-permute-fusion", permute_fusion),
+	B("--overlap-moe-expert-parallel-comm", overlap),
+	B("--delay-wgrad-compute", delay_wgrad),
+	{"--bf16", SKIP_SWITCH, 0},
+	T("--fp8-format", fp8),
+	T("--fp8-recipe", recipe),
+	T("--fp4-format", fp4),
+	{"--optimizer", SKIP, 0},
+	{"--lr", SKIP, 0},
+	{"--min-lr", SKIP, 0},
+	B("--use-distributed-optimizer", distopt),
+	B("--overlap-grad-reduce", grad_reduce),
+	B("--overlap-param-gather", param_gather),
+	B("--grad-reduce-in-bf16", bf16_reduce),
+	B("--use-precision-aware-optimizer", precision_aware),
+	{"--main-grads-dtype", SKIP, 0},
+	T("--exp-avg-dtype", moments),
+	{"--exp-avg-sq-dtype", SKIP, 0},
+	B("--optimizer-cpu-offload", offload),
+	{"--optimizer-offload-fraction", SKIP, 0},
+	{"--overlap-cpu-optimizer-d2h-h2d", SKIP_SWITCH, 0},
+	B("--use-megatron-fsdp", fsdp),
+	T("--data-parallel-sharding-strategy", strategy),
+	{"--ckpt-format", SKIP, 0},
+	{"--no-gradient-accumulation-fusion", SKIP_SWITCH, 0},
+	T("--recompute-granularity", granularity),
+	T("--recompute-method", method),
+	I("--recompute-num-layers", recompute_layers),
+	{"--recompute-modules", LIST, 0},
+	B("--recompute-activations", recompute_short),
+	B("--cross-entropy-loss-fusion", loss_fusion),
+	T("--cross-entropy-fusion-impl", loss_impl),
+	T("--cuda-graph-impl", graph_impl),
+	{"--cuda-graph-modules", SKIP, 0},
+	{"--cuda-graph-scope", SKIP, 0},
+	{"--no-check-for-nan-in-loss-and-grad", SKIP_SWITCH, 0},
 	{"--moe-pad-experts-for-cuda-graph-inference", SKIP_SWITCH, 0},
-	{"--no-create-attention-mask-in-dataloader", SKIP_SWITCH, 0}, T("--data-path", data), {"--split", SKIP, 0},
-	{"--mock-data", SKIP_SWITCH, 0}, {"--tokenizer-type", SKIP, 0}, T("--tokenizer-model", tokenizer),
-	I("--train-iters", train_iters), {"--eval-iters", SKIP, 0}, {"--eval-interval", SKIP, 0},
-	I("--log-interval", log_interval), {"--log-throughput", SKIP_SWITCH, 0}, {"--log-memory-interval", SKIP, 0},
-	T("--tensorboard-dir", tensorboard), {"--use-mcore-models", SKIP_SWITCH, 0},
+	{"--no-create-attention-mask-in-dataloader", SKIP_SWITCH, 0},
+	T("--data-path", data),
+	{"--split", SKIP, 0},
+	{"--mock-data", SKIP_SWITCH, 0},
+	{"--tokenizer-type", SKIP, 0},
+	T("--tokenizer-model", tokenizer),
+	I("--train-iters", train_iters),
+	{"--eval-iters", SKIP, 0},
+	{"--eval-interval", SKIP, 0},
+	I("--log-interval", log_interval),
+	{"--log-throughput", SKIP_SWITCH, 0},
+	{"--log-memory-interval", SKIP, 0},
+	T("--tensorboard-dir", tensorboard),
+	{"--use-mcore-models", SKIP_SWITCH, 0},
 };
 #undef I
 #undef D
@@ -206,7 +311,8 @@ static mf_status read_layer_freq(mf_model *m, const char *text, mf_err *err)
 		size_t n = 0;
 		const char *end = freq_sum(text, m->moe_layer, &n, MF_MAX_LAYERS, 0);
 		if (!end || *end || n != m->layers)
-			return mf_fail_at(err, MF_EINPUT, NULL, 0, "--moe-layer-freq", "expected a list of %u zeros and ones", m->layers);
+			return mf_fail_at(err, MF_EINPUT, NULL, 0, "--moe-layer-freq",
+				"expected a list of %u zeros and ones", m->layers);
 	}
 	m->moe_layers = 0;
 	for (uint32_t i = 0; i < m->layers; i++)
@@ -246,9 +352,14 @@ static bool read_layout(const char *text, mf_buf *out, size_t *stages)
 static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
 {
 	mf_model *m = &out->model;
-	static const struct { const char *name; size_t offset; } needed[] = {
-		{"--num-layers", offsetof(struct seen, layers)}, {"--hidden-size", offsetof(struct seen, hidden)},
-		{"--num-attention-heads", offsetof(struct seen, heads)}, {"--seq-length", offsetof(struct seen, seq)},
+	static const struct {
+		const char *name;
+		size_t offset;
+	} needed[] = {
+		{"--num-layers", offsetof(struct seen, layers)},
+		{"--hidden-size", offsetof(struct seen, hidden)},
+		{"--num-attention-heads", offsetof(struct seen, heads)},
+		{"--seq-length", offsetof(struct seen, seq)},
 		{"--micro-batch-size", offsetof(struct seen, micro)},
 	};
 
@@ -257,7 +368,8 @@ static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
 			return mf_fail_at(err, MF_EINPUT, NULL, 0, needed[i].name, "the command must give it");
 	}
 	if (a->layers > MF_MAX_LAYERS)
-		return mf_fail_at(err, MF_EINPUT, NULL, 0, "--num-layers", "%u is more than %d", a->layers, MF_MAX_LAYERS);
+		return mf_fail_at(
+			err, MF_EINPUT, NULL, 0, "--num-layers", "%u is more than %d", a->layers, MF_MAX_LAYERS);
 	memset(m, 0, sizeof(*m));
 	snprintf(m->name, sizeof(m->name), "command");
 	m->layers = a->layers;
@@ -337,13 +449,16 @@ static void make_inputs(mf_command *out, const struct seen *a)
 	if (a->fp4)
 		w->precision = MF_PREC_NVFP4;
 	else if (a->fp8)
-		w->precision = same(a->recipe, "tensorwise") ? MF_PREC_FP8_TENSOR : same(a->recipe, "blockwise") ? MF_PREC_FP8_BLOCK
-			: same(a->recipe, "mxfp8") ? MF_PREC_MXFP8 : MF_PREC_FP8_DELAYED;
+		w->precision = same(a->recipe, "tensorwise")  ? MF_PREC_FP8_TENSOR
+			       : same(a->recipe, "blockwise") ? MF_PREC_FP8_BLOCK
+			       : same(a->recipe, "mxfp8")     ? MF_PREC_MXFP8
+							      : MF_PREC_FP8_DELAYED;
 	s->attention = same(a->backend, "unfused") ? MF_ATTN_UNFUSED : MF_ATTN_FLASH;
 	s->transformer_engine = !same(a->impl, "local");
 	s->loss = !a->loss_fusion ? MF_LOSS_EAGER : same(a->loss_impl, "te") ? MF_LOSS_TE : MF_LOSS_NATIVE;
 	s->graphs = !a->graph_impl || same(a->graph_impl, "none") ? MF_GRAPHS_NONE
-		: same(a->graph_impl, "full_iteration") ? MF_GRAPHS_FULL : MF_GRAPHS_PARTIAL;
+		    : same(a->graph_impl, "full_iteration")       ? MF_GRAPHS_FULL
+								  : MF_GRAPHS_PARTIAL;
 	s->grad_reduce_bf16 = a->bf16_reduce;
 	s->precision_aware = a->precision_aware && (!a->offload || same(a->moments, "bf16"));
 	s->overlap_grad_reduce = a->grad_reduce;
@@ -432,9 +547,12 @@ static mf_status make_plan(mf_command *out, const struct seen *a, unsigned modul
 	/* A model without experts has no dispatcher: the default then reads as the plan's own. */
 	if (a->experts) {
 		p->dispatcher = !a->dispatcher || same(a->dispatcher, "allgather") ? MF_DISP_ALLGATHER
-			: same(a->dispatcher, "alltoall") ? MF_DISP_ALLTOALL
-			: same(a->flex, "hybridep") ? MF_DISP_HYBRIDEP : MF_DISP_DEEPEP;
-		uint32_t sms = a->flex_sms ? a->flex_sms : p->dispatcher == MF_DISP_HYBRIDEP ? a->hybridep_sms : a->deepep_sms;
+				: same(a->dispatcher, "alltoall")                  ? MF_DISP_ALLTOALL
+				: same(a->flex, "hybridep")                        ? MF_DISP_HYBRIDEP
+										   : MF_DISP_DEEPEP;
+		uint32_t sms = a->flex_sms                         ? a->flex_sms
+			       : p->dispatcher == MF_DISP_HYBRIDEP ? a->hybridep_sms
+								   : a->deepep_sms;
 		if (p->dispatcher == MF_DISP_DEEPEP || p->dispatcher == MF_DISP_HYBRIDEP)
 			return degree("--moe-deepep-num-sms", sms, 0, &p->sm_budget, err);
 	}
@@ -444,9 +562,23 @@ static mf_status make_plan(mf_command *out, const struct seen *a, unsigned modul
 mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, mf_intern *intern, mf_err *err)
 {
 	struct seen a = {
-		.tp = 1, .pp = 1, .cp = 1, .ep = 1, .groups = 1, .kv_lora = 32, .qk_head = 128, .qk_pos = 64, .v_head = 128,
-		.rotary_base = 10000, .topk = 2, .norm_eps = 1e-5, .rotary_scaling = 1, .mscale = 1, .rope_scaling = 8,
-		.attention_dropout = 0.1, .topk_scaling = 1,
+		.tp = 1,
+		.pp = 1,
+		.cp = 1,
+		.ep = 1,
+		.groups = 1,
+		.kv_lora = 32,
+		.qk_head = 128,
+		.qk_pos = 64,
+		.v_head = 128,
+		.rotary_base = 10000,
+		.topk = 2,
+		.norm_eps = 1e-5,
+		.rotary_scaling = 1,
+		.mscale = 1,
+		.rope_scaling = 8,
+		.attention_dropout = 0.1,
+		.topk_scaling = 1,
 	};
 	unsigned modules = 0;
 	mf_status st;
@@ -465,7 +597,8 @@ mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, m
 		const struct flag *f = find_flag(text, len);
 		if (!f) {
 			mf_command_unread(out, text);
-			while (!equals && i + 1 < n && strncmp(argv[i + 1], "--", 2) != 0 && !strstr(argv[i + 1], ".py"))
+			while (!equals && i + 1 < n && strncmp(argv[i + 1], "--", 2) != 0 &&
+				!strstr(argv[i + 1], ".py"))
 				mf_command_unread(out, argv[++i]);
 			continue;
 		}
@@ -506,7 +639,9 @@ mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, m
 	out->world = world <= UINT32_MAX ? (uint32_t)world : 0;
 	uint64_t model_size = (uint64_t)a.tp * a.pp * a.cp;
 	/* Megatron's own default: one micro-batch a data-parallel rank. */
-	out->workload.global_batch = a.global ? a.global
-		: out->world ? (uint32_t)(a.micro * (out->world / model_size ? out->world / model_size : 1)) : a.micro;
+	out->workload.global_batch =
+		a.global     ? a.global
+		: out->world ? (uint32_t)(a.micro * (out->world / model_size ? out->world / model_size : 1))
+			     : a.micro;
 	return mf_plan_validate(&out->plan, err);
 }

@@ -7,7 +7,7 @@ static const mf_rule rules[MF_RULE_COUNT] = {
 	[MF_RULE_NONE] = {"", "", "", MF_KIND_NONE, "", "", "", "no refusal", MF_READ, false},
 	[MF_RULE_MEMORY] = {"memory", "memory", "memory", MF_INVALID_VALUE, "", "", "core/cost",
 		"the ledger's total of the worst stage exceeds the budget", MF_READ, false},
-#define R(id, name, boundary, stage, kind, exception, text, where, when, evidence, rewrite) \
+#define R(id, name, boundary, stage, kind, exception, text, where, when, evidence, rewrite)                            \
 	[MF_R_##id] = {name, boundary, stage, kind, exception, text, where, when, evidence, rewrite},
 #include "megatron_rules.def"
 #include "sglang_rules.def"

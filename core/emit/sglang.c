@@ -26,13 +26,20 @@ struct family {
 #define N false
 static const struct family families[] = {
 	/* model_type, locations, pipeline, moe_tp_only, checks_tp, redundancy, deepep, whole_heads, expert_width, overlap */
-	{"deepseek_v2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS}, {"deepseek_v3", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
-	{"kimi_k2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS}, {"qwen3_moe", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS},
-	{"qwen3_vl_moe_text", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS}, {"qwen2_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
-	{"glm4_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS}, {"glm4_moe_lite", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
-	{"gpt_oss", Y, Y, N, N, Y, Y, N, N, OVERLAP_NONE}, {"minimax_m2", Y, Y, N, Y, Y, Y, N, N, OVERLAP_FAILS},
-	{"mixtral", N, Y, N, N, N, N, Y, N, OVERLAP_NONE}, {"llama4_text", N, N, N, N, N, N, N, N, OVERLAP_NONE},
-	{"olmoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE}, {"phimoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE},
+	{"deepseek_v2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
+	{"deepseek_v3", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
+	{"kimi_k2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
+	{"qwen3_moe", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS},
+	{"qwen3_vl_moe_text", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS},
+	{"qwen2_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
+	{"glm4_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
+	{"glm4_moe_lite", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
+	{"gpt_oss", Y, Y, N, N, Y, Y, N, N, OVERLAP_NONE},
+	{"minimax_m2", Y, Y, N, Y, Y, Y, N, N, OVERLAP_FAILS},
+	{"mixtral", N, Y, N, N, N, N, Y, N, OVERLAP_NONE},
+	{"llama4_text", N, N, N, N, N, N, N, N, OVERLAP_NONE},
+	{"olmoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE},
+	{"phimoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE},
 };
 static const struct family dense_family = {"", N, Y, N, N, N, N, N, N, OVERLAP_NONE};
 #undef Y
@@ -43,7 +50,7 @@ struct mf_sglang_facts {
 	uint32_t vocab64, shared, ffn, bn, bk;
 	bool bf16, block, fp8, gpt_oss, fp8_filled, first_version, later_version;
 	bool auto_trtllm; /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
-	uint32_t page; /* of the attention backend SGLang chooses on this GPU */
+	uint32_t page;    /* of the attention backend SGLang chooses on this GPU */
 	uint32_t chunk_default, max_graph;
 	char served[256];
 };
@@ -70,11 +77,12 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 	f->fp8 = f->block || m->quant == MF_QUANT_FP8;
 	f->bf16 = m->quant == MF_QUANT_NONE;
 	f->gpt_oss = strcmp(m->model_type, "gpt_oss") == 0;
-	f->fp8_filled = e->in.cluster->sm >= 100 && (m->quant == MF_QUANT_FP8 || f->block) && f->family->locations && !f->gpt_oss;
+	f->fp8_filled = e->in.cluster->sm >= 100 && (m->quant == MF_QUANT_FP8 || f->block) && f->family->locations &&
+			!f->gpt_oss;
 	f->first_version = e->in.stack->toolchain == MF_SGLANG_0514;
 	f->later_version = e->in.stack->toolchain == MF_SGLANG_0516;
-	f->auto_trtllm = e->in.cluster->sm / 10 == 10 && f->family->locations && !f->gpt_oss && f->family->expert_width
-		&& strcmp(m->model_type, "qwen2_moe") != 0;
+	f->auto_trtllm = e->in.cluster->sm / 10 == 10 && f->family->locations && !f->gpt_oss &&
+			 f->family->expert_width && strcmp(m->model_type, "qwen2_moe") != 0;
 	f->page = e->in.cluster->sm / 10 == 10 ? 64 : 1;
 	f->chunk_default = card < 35 ? 2048 : card < 60 ? 4096 : card < 160 ? 8192 : 16384;
 	f->max_graph = card < 20 ? 8 : card < 35 ? 80 : card < 60 ? 160 : 512;
@@ -95,10 +103,10 @@ struct step {
 	bool a2a, low_latency;
 };
 
-#define GUARD(condition, rule, ...) \
-	do { \
-		if ((condition) && MF_REFUSE(s, rule, ##__VA_ARGS__)) \
-			return true; \
+#define GUARD(condition, rule, ...)                                                                                    \
+	do {                                                                                                           \
+		if ((condition) && MF_REFUSE(s, rule, ##__VA_ARGS__))                                                  \
+			return true;                                                                                   \
 	} while (0)
 
 static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
@@ -119,7 +127,8 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 
 	GUARD(f->gpt_oss && p->runner == MF_RUN_TRITON_KERNEL && p->ep != 1, MF_R_SGL_M14);
 	GUARD(st->dp > 1 && st->chunk < st->dp, MF_R_SGL_D05, st->chunk, st->dp);
-	GUARD(e->in.model->attention == MF_MLA && p->cp > 1 && !(p->a2a == MF_A2A_DEEPEP && p->ep == st->n && p->tp == 1),
+	GUARD(e->in.model->attention == MF_MLA && p->cp > 1 &&
+			!(p->a2a == MF_A2A_DEEPEP && p->ep == st->n && p->tp == 1),
 		MF_R_SGL_C16, st->n / st->dp, st->n);
 	GUARD(p->cp > 1 && st->n % (st->replicas * p->cp), MF_R_SGL_C04);
 	if (st->moe_dp > 1) {
@@ -132,7 +141,8 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTLASS && f->fp8_filled, MF_R_SGL_M01);
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && e->in.model->quant != MF_QUANT_NVFP4, MF_R_SGL_M03);
 	GUARD(fixed_ep && p->ep != 1 && p->ep != st->n, MF_R_SGL_M02);
-	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && (p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL), MF_R_SGL_M04);
+	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && (p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL),
+		MF_R_SGL_M04);
 	GUARD(p->runner == MF_RUN_CUTLASS && f->fp8_filled && p->ep != 1, MF_R_SGL_M07);
 	GUARD(st->a2a && p->ep != st->n, MF_R_SGL_X01, st->n, p->ep);
 	GUARD(p->a2a == MF_A2A_DEEPEP && p->deepep_mode == MF_DM_NORMAL && p->graph == MF_GRAPH_FULL, MF_R_SGL_X03);
@@ -161,13 +171,15 @@ static bool guard_blocks(const struct mf_emitter *e, const mf_plan *p, const str
 	uint32_t width = f->shared && !st->a2a ? f->shared / st->n : f->shared, dense = f->ffn / st->dense_tp;
 
 	if (m->attention == MF_MLA) {
-		uint32_t q = m->heads / p->tp * (m->qk_nope + m->qk_rope), kv = m->heads / p->tp * (m->qk_nope + m->v_dim);
+		uint32_t q = m->heads / p->tp * (m->qk_nope + m->qk_rope),
+			 kv = m->heads / p->tp * (m->qk_nope + m->v_dim);
 
 		GUARD(whole && q % f->bn, MF_R_SGL_W10, q, f->bn);
 		GUARD(whole && kv % f->bn, MF_R_SGL_W10, kv, f->bn);
 		GUARD(whole && m->heads / p->tp * m->v_dim % f->bk, MF_R_SGL_W09, m->heads / p->tp * m->v_dim, f->bk);
 	} else {
-		uint32_t q = m->heads / p->tp * m->head_dim, kv = (m->kv_heads > p->tp ? m->kv_heads / p->tp : 1) * m->head_dim;
+		uint32_t q = m->heads / p->tp * m->head_dim,
+			 kv = (m->kv_heads > p->tp ? m->kv_heads / p->tp : 1) * m->head_dim;
 
 		GUARD(q % f->bn, MF_R_SGL_W10, q, f->bn);
 		GUARD(kv % f->bn, MF_R_SGL_W10, kv, f->bn);
@@ -204,15 +216,17 @@ static mf_rule_id unfused(const mf_plan *p)
 	static const mf_rule_id cutlass[] = {MF_RULE_NONE, MF_R_SGL_M15_CUTLASS_DEEPEP, MF_R_SGL_M15_CUTLASS_MOONCAKE,
 		MF_R_SGL_M15_CUTLASS_NIXL, MF_RULE_NONE};
 
-	return p->runner == MF_RUN_FLASHINFER_TRTLLM ? trtllm[p->a2a]
-		: p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a] : MF_RULE_NONE;
+	return p->runner == MF_RUN_FLASHINFER_TRTLLM    ? trtllm[p->a2a]
+	       : p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a]
+							: MF_RULE_NONE;
 }
 
 static bool guard_runner(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
 	const struct mf_sglang_facts *f = e->sglang;
 
-	GUARD(f->bf16 && (p->runner == MF_RUN_MARLIN || p->runner == MF_RUN_CUTLASS || p->runner == MF_RUN_FLASHINFER_MXFP4),
+	GUARD(f->bf16 && (p->runner == MF_RUN_MARLIN || p->runner == MF_RUN_CUTLASS ||
+				 p->runner == MF_RUN_FLASHINFER_MXFP4),
 		MF_R_SGL_M15_DROP);
 	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
 		GUARD(unfused(p), unfused(p));
@@ -233,7 +247,8 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
 	bool low = p->deepep_mode == MF_DM_LOW_LATENCY, known = false;
-	bool deep_gemm = p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && f->fp8 && e->in.stack->deep_gemm);
+	bool deep_gemm =
+		p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && f->fp8 && e->in.stack->deep_gemm);
 
 	GUARD(f->gpt_oss && p->a2a == MF_A2A_DEEPEP, MF_R_SGL_X22);
 	if (f->bf16 && f->family->deepep) {
@@ -247,7 +262,8 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 	}
 	for (size_t i = 0; i < MF_COUNT(hidden); i++)
 		known |= m->hidden == hidden[i];
-	GUARD(st->low_latency && (!known || m->topk > 11 || (st->n >= 8 && st->n % 8)), MF_R_SGL_X20, m->hidden, m->topk, st->n);
+	GUARD(st->low_latency && (!known || m->topk > 11 || (st->n >= 8 && st->n % 8)), MF_R_SGL_X20, m->hidden,
+		m->topk, st->n);
 	GUARD(low && st->chunk / st->dp / p->tp > 128, MF_R_SGL_X19, st->chunk / st->dp / p->tp);
 	return false;
 }
@@ -257,8 +273,9 @@ static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, co
 	const struct mf_sglang_facts *f = e->sglang;
 
 	/* The fp8 method builds no runner for these, and the first token asks for it. */
-	GUARD(f->fp8 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_MXFP4
-		|| p->runner == MF_RUN_TRITON_KERNEL || p->runner == MF_RUN_MARLIN), MF_R_SGL_M15_NONE);
+	GUARD(f->fp8 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_MXFP4 ||
+				p->runner == MF_RUN_TRITON_KERNEL || p->runner == MF_RUN_MARLIN),
+		MF_R_SGL_M15_NONE);
 	GUARD(f->fp8 && deepep_class(p) && p->runner == MF_RUN_CUTLASS,
 		p->deepep_mode == MF_DM_LOW_LATENCY ? MF_R_SGL_M16_CUTLASS_LOW : MF_R_SGL_M16_CUTLASS);
 	if (deepep_class(p) && guard_dispatched(e, p, st, s))
@@ -294,7 +311,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 {
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
-	uint32_t slots = m->experts + (f->family->redundancy ? p->redundant : 0), embed_tp = st->dp > 1 ? p->tp : st->n, w20;
+	uint32_t slots = m->experts + (f->family->redundancy ? p->redundant : 0), embed_tp = st->dp > 1 ? p->tp : st->n,
+		 w20;
 	uint32_t heads_tp = f->family->whole_heads ? st->n : p->tp;
 
 	/* pre-load */
@@ -322,8 +340,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 		return true;
 	if (m->experts && guard_runner(e, p, st, s))
 		return true;
-	GUARD(f->block && m->experts && f->family->expert_width && m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W08, m->moe_ffn,
-		st->mtp, f->bn, st->n, p->ep);
+	GUARD(f->block && m->experts && f->family->expert_width && m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W08,
+		m->moe_ffn, st->mtp, f->bn, st->n, p->ep);
 	GUARD(p->pp > 1 && !f->family->pipeline, MF_R_SGL_W23);
 	return m->experts && guard_first_request(e, p, st, s);
 }
@@ -354,7 +372,8 @@ static void write_site(const struct mf_emitter *e, const struct step *st, const 
 	if (st->nodes > 1) {
 		char address[192];
 
-		snprintf(address, sizeof address, "%s:%u", site && site->master_addr[0] ? site->master_addr : "127.0.0.1",
+		snprintf(address, sizeof address, "%s:%u",
+			site && site->master_addr[0] ? site->master_addr : "127.0.0.1",
 			site && site->master_port ? site->master_port : 20000);
 		mf_arg2(s, "--dist-init-addr", address);
 		/* Every node runs the command with its own number; sbatch scripts fill it in. */
@@ -377,7 +396,8 @@ static void write_partition(const char *layout, mf_sink *s)
 	mf_buf_dispose(&text);
 }
 
-static void write_command(const struct mf_emitter *e, const mf_plan *p, const struct step *st, double fraction, mf_sink *s)
+static void write_command(
+	const struct mf_emitter *e, const mf_plan *p, const struct step *st, double fraction, mf_sink *s)
 {
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_workload *w = e->in.workload;
@@ -455,8 +475,8 @@ void mf_sglang_emit(const struct mf_emitter *e, const mf_plan *p, double memory_
 	st.moe_dp = p->moe_dp ? p->moe_dp : 1;
 	st.dp = mf_plan_dp(p, e->world);
 	st.a2a = p->a2a != MF_A2A_NONE;
-	st.low_latency = (p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL)
-		&& p->deepep_mode != MF_DM_NORMAL;
+	st.low_latency = (p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL) &&
+			 p->deepep_mode != MF_DM_NORMAL;
 	st.chunk = p->prefill_chunk ? p->prefill_chunk * 256u : f->chunk_default;
 	if (guard_words(e, p, &st, s))
 		return;

@@ -24,24 +24,49 @@ struct flag {
 
 #define AT(field) offsetof(struct seen, field)
 static const struct flag flags[] = {
-	{"--tp-size", SIZE, AT(tp)}, {"--tensor-parallel-size", SIZE, AT(tp)}, {"--tp", SIZE, AT(tp)},
-	{"--pp-size", SIZE, AT(pp)}, {"--pipeline-parallel-size", SIZE, AT(pp)},
-	{"--dp-size", SIZE, AT(dp)}, {"--data-parallel-size", SIZE, AT(dp)}, {"--dp", SIZE, AT(dp)},
-	{"--ep-size", SIZE, AT(ep)}, {"--expert-parallel-size", SIZE, AT(ep)}, {"--ep", SIZE, AT(ep)},
-	{"--moe-dp-size", SIZE, AT(moe_dp)}, {"--moe-data-parallel-size", SIZE, AT(moe_dp)},
-	{"--attn-cp-size", SIZE, AT(cp)}, {"--attention-context-parallel-size", SIZE, AT(cp)},
-	{"--nnodes", SIZE, AT(nnodes)}, {"--ep-num-redundant-experts", SIZE, AT(redundant)},
-	{"--chunked-prefill-size", SIZE, AT(chunk)}, {"--max-running-requests", SIZE, AT(requests)},
-	{"--context-length", SIZE, AT(context)}, {"--cuda-graph-max-bs-decode", SIZE, AT(graph_batch)},
+	{"--tp-size", SIZE, AT(tp)},
+	{"--tensor-parallel-size", SIZE, AT(tp)},
+	{"--tp", SIZE, AT(tp)},
+	{"--pp-size", SIZE, AT(pp)},
+	{"--pipeline-parallel-size", SIZE, AT(pp)},
+	{"--dp-size", SIZE, AT(dp)},
+	{"--data-parallel-size", SIZE, AT(dp)},
+	{"--dp", SIZE, AT(dp)},
+	{"--ep-size", SIZE, AT(ep)},
+	{"--expert-parallel-size", SIZE, AT(ep)},
+	{"--ep", SIZE, AT(ep)},
+	{"--moe-dp-size", SIZE, AT(moe_dp)},
+	{"--moe-data-parallel-size", SIZE, AT(moe_dp)},
+	{"--attn-cp-size", SIZE, AT(cp)},
+	{"--attention-context-parallel-size", SIZE, AT(cp)},
+	{"--nnodes", SIZE, AT(nnodes)},
+	{"--ep-num-redundant-experts", SIZE, AT(redundant)},
+	{"--chunked-prefill-size", SIZE, AT(chunk)},
+	{"--max-running-requests", SIZE, AT(requests)},
+	{"--context-length", SIZE, AT(context)},
+	{"--cuda-graph-max-bs-decode", SIZE, AT(graph_batch)},
 	{"--cuda-graph-max-bs", SIZE, AT(graph_batch)},
 	{"--mem-fraction-static", FRACTION, AT(fraction)},
-	{"--enable-dp-attention", SWITCH, AT(dp_attention)}, {"--enable-two-batch-overlap", SWITCH, AT(overlap)},
-	{"--disable-cuda-graph", SWITCH, AT(graphs_off)}, {"--disable-decode-cuda-graph", SWITCH, AT(graphs_off)},
-	{"--moe-a2a-backend", TEXT, 0}, {"--moe-runner-backend", TEXT, 0}, {"--deepep-mode", TEXT, 0},
-	{"--model-path", TEXT, 0}, {"--model", TEXT, 0}, {"--host", TEXT, 0}, {"--port", TEXT, 0},
-	{"--kv-cache-dtype", TEXT, 0}, {"--cuda-graph-backend-decode", TEXT, 0}, {"--init-expert-location", TEXT, 0},
-	{"--dist-init-addr", IGNORE, 0}, {"--nccl-init-addr", IGNORE, 0}, {"--node-rank", IGNORE, 0},
-	{"--ep-dispatch-algorithm", IGNORE, 0}, {"--cp-strategy", IGNORE, 0}, {"--enable-prefill-cp", IGNORE_SWITCH, 0},
+	{"--enable-dp-attention", SWITCH, AT(dp_attention)},
+	{"--enable-two-batch-overlap", SWITCH, AT(overlap)},
+	{"--disable-cuda-graph", SWITCH, AT(graphs_off)},
+	{"--disable-decode-cuda-graph", SWITCH, AT(graphs_off)},
+	{"--moe-a2a-backend", TEXT, 0},
+	{"--moe-runner-backend", TEXT, 0},
+	{"--deepep-mode", TEXT, 0},
+	{"--model-path", TEXT, 0},
+	{"--model", TEXT, 0},
+	{"--host", TEXT, 0},
+	{"--port", TEXT, 0},
+	{"--kv-cache-dtype", TEXT, 0},
+	{"--cuda-graph-backend-decode", TEXT, 0},
+	{"--init-expert-location", TEXT, 0},
+	{"--dist-init-addr", IGNORE, 0},
+	{"--nccl-init-addr", IGNORE, 0},
+	{"--node-rank", IGNORE, 0},
+	{"--ep-dispatch-algorithm", IGNORE, 0},
+	{"--cp-strategy", IGNORE, 0},
+	{"--enable-prefill-cp", IGNORE_SWITCH, 0},
 	{"--trust-remote-code", IGNORE_SWITCH, 0},
 };
 
@@ -53,8 +78,8 @@ static const struct flag *find_flag(const char *text, size_t len)
 	return NULL;
 }
 
-static mf_status read_choice(const char *flag, const char *value, const mf_choice *choices, const char *neutral, int *out,
-	mf_command *c)
+static mf_status read_choice(
+	const char *flag, const char *value, const mf_choice *choices, const char *neutral, int *out, mf_command *c)
 {
 	int v = strcmp(value, neutral) == 0 ? 0 : mf_choice_value(choices, value);
 	char text[160];
@@ -112,7 +137,8 @@ static size_t skip_launcher(const char *const *argv, size_t n)
 	return i;
 }
 
-static mf_status read_flags(mf_command *c, struct seen *v, const char *const *argv, size_t n, mf_intern *intern, mf_err *err)
+static mf_status read_flags(
+	mf_command *c, struct seen *v, const char *const *argv, size_t n, mf_intern *intern, mf_err *err)
 {
 	for (size_t i = skip_launcher(argv, n); i < n; i++) {
 		const char *eq = strchr(argv[i], '='), *value = eq ? eq + 1 : NULL;
@@ -158,13 +184,14 @@ mf_status mf_sglang_read(mf_command *out, const char *const *argv, size_t n, mf_
 
 	out->phase = MF_SERVE;
 	*p = mf_plan_default(MF_SERVE);
-	if ((st = mf_workload_load(&out->workload, NULL, MF_SERVE, err)) < 0
-		|| (st = mf_stack_load(&out->stack, NULL, MF_SERVE, err)) < 0 || (st = mf_site_load(&out->site, NULL, err)) < 0
-		|| (st = read_flags(out, &v, argv, n, intern, err)) < 0)
+	if ((st = mf_workload_load(&out->workload, NULL, MF_SERVE, err)) < 0 ||
+		(st = mf_stack_load(&out->stack, NULL, MF_SERVE, err)) < 0 ||
+		(st = mf_site_load(&out->site, NULL, err)) < 0 || (st = read_flags(out, &v, argv, n, intern, err)) < 0)
 		return st;
 	dp = v.dp_attention && v.dp > 1 ? v.dp : 1;
 	if (!v.tp || !v.cp || !v.pp || !v.dp || !v.ep || !v.moe_dp || v.tp % (dp * v.cp))
-		return mf_fail_at(err, MF_EINPUT, "command", 0, "--tp-size", "%u is no multiple of dp %u times cp %u", v.tp, dp, v.cp);
+		return mf_fail_at(err, MF_EINPUT, "command", 0, "--tp-size", "%u is no multiple of dp %u times cp %u",
+			v.tp, dp, v.cp);
 	/* What SGLang would set by itself is what the plan means. */
 	if (v.a2a != MF_A2A_NONE)
 		v.ep = v.tp;

@@ -47,7 +47,8 @@ mf_status mf_builtin_open(mf_doc *out, const char *kind, const char *name, mf_er
 	size_t len = 0;
 
 	if (name[0] == '\0' || strchr(name, '/') || name[0] == '.')
-		return mf_fail_at(err, MF_EINPUT, NULL, 0, NULL, "\"%.80s\" is no name of a %.*s", name, singular(kind), kind);
+		return mf_fail_at(
+			err, MF_EINPUT, NULL, 0, NULL, "\"%.80s\" is no name of a %.*s", name, singular(kind), kind);
 	if (user_path(path, sizeof(path), kind, name) && access(path, F_OK) == 0)
 		return mf_doc_read_file(out, path, err);
 	for (const mf_embedded_file *f = mf_embedded_files; f->kind; f++) {
@@ -62,15 +63,16 @@ mf_status mf_builtin_open(mf_doc *out, const char *kind, const char *name, mf_er
 
 		len += n > 0 ? (size_t)n : 0;
 	}
-	return mf_fail_at(err, MF_EINPUT, NULL, 0, NULL, "no %.*s is named \"%.60s\"%s%s%s; known: %s", singular(kind), kind, name,
-		near ? " (nearest: " : "", near ? near : "", near ? ")" : "", list);
+	return mf_fail_at(err, MF_EINPUT, NULL, 0, NULL, "no %.*s is named \"%.60s\"%s%s%s; known: %s", singular(kind),
+		kind, name, near ? " (nearest: " : "", near ? near : "", near ? ")" : "", list);
 }
 
 bool mf_is_path(const char *name)
 {
 	const char *dot = strrchr(name, '.');
 
-	return strchr(name, '/') || (dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0));
+	return strchr(name, '/') ||
+	       (dot && (strcmp(dot, ".json") == 0 || strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0));
 }
 
 mf_status mf_input_open(mf_doc *out, const char *kind, const char *name_or_path, mf_err *err)
@@ -80,7 +82,8 @@ mf_status mf_input_open(mf_doc *out, const char *kind, const char *name_or_path,
 	return mf_builtin_open(out, kind, name_or_path, err);
 }
 
-mf_status mf_get_choice(const mf_doc *d, const mf_node *map, const char *key, const mf_choice *choices, int *out, mf_err *err)
+mf_status mf_get_choice(
+	const mf_doc *d, const mf_node *map, const char *key, const mf_choice *choices, int *out, mf_err *err)
 {
 	const mf_node *n = mf_node_get(map, key);
 	char list[200] = "";

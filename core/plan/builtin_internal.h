@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 typedef struct mf_embedded_file {
-	const char *kind, *name;   /* "models", "olmoe" */
-	const char *text;          /* NUL-terminated */
+	const char *kind, *name; /* "models", "olmoe" */
+	const char *text;        /* NUL-terminated */
 	size_t len;
 } mf_embedded_file;
 

@@ -21,7 +21,10 @@ int mf_choice_value(const mf_choice *table, const char *name)
 	return -1;
 }
 
-#define END {0, NULL, NULL}
+#define END                                                                                                            \
+	{                                                                                                              \
+		0, NULL, NULL                                                                                          \
+	}
 
 const mf_choice mf_quant_choices[] = {
 	{MF_QUANT_NONE, "none", "weights as in torch_dtype (bf16)"},

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <strings.h>
 
-#define TRY(call) \
-	do { \
-		if ((st = (call)) < 0) \
-			return st; \
+#define TRY(call)                                                                                                      \
+	do {                                                                                                           \
+		if ((st = (call)) < 0)                                                                                 \
+			return st;                                                                                     \
 	} while (0)
 
 static const mf_choice fabric_choices[] = {
@@ -19,9 +19,10 @@ static const mf_choice fabric_choices[] = {
 
 mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err)
 {
-	static const char *const keys[] = {"name", "gpu", "sm", "sm_count", "tflops", "hbm_gb", "device_gib", "hbm_gbps", "l2_mb",
-		"gpus_per_node", "nodes", "nvlink_domain", "fabric", "link_gbps", "link_latency_us", "nic_gbps", "nic_latency_us",
-		"pcie_gbps", "host_memory_gbps", "host_gb", "grace", NULL};
+	static const char *const keys[] = {"name", "gpu", "sm", "sm_count", "tflops", "hbm_gb", "device_gib",
+		"hbm_gbps", "l2_mb", "gpus_per_node", "nodes", "nvlink_domain", "fabric", "link_gbps",
+		"link_latency_us", "nic_gbps", "nic_latency_us", "pcie_gbps", "host_memory_gbps", "host_gb", "grace",
+		NULL};
 	static const char *const rates[] = {"bf16", "fp8", "fp4", NULL};
 	mf_cluster c;
 	const mf_node *root = doc->root, *tflops;
@@ -42,7 +43,8 @@ mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err)
 	c.family = c.sm < 89 ? MF_AMPERE : c.sm < 90 ? MF_ADA : c.sm < 100 ? MF_HOPPER : MF_BLACKWELL;
 	tflops = mf_node_get(root, "tflops");
 	if (!tflops)
-		return mf_fail_at(err, MF_EINPUT, doc->name, root->line, "tflops", "missing: a map with bf16, and fp8 and fp4 where there is any");
+		return mf_fail_at(err, MF_EINPUT, doc->name, root->line, "tflops",
+			"missing: a map with bf16, and fp8 and fp4 where there is any");
 	TRY(mf_only_keys(doc, tflops, rates, err));
 	for (int i = 0; i < MF_DTYPE_COUNT; i++) {
 		c.tflops[i] = NAN;
@@ -71,8 +73,8 @@ mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err)
 	TRY(mf_get_double(doc, root, "nic_gbps", 0.01, 1e5, &c.nic_gbps, err));
 	TRY(mf_get_double(doc, root, "nic_latency_us", 0, 1e5, &c.nic_latency_us, err));
 	if (c.nodes > 1 && (isnan(c.nic_gbps) || isnan(c.nic_latency_us)))
-		return mf_fail_at(err, MF_EINPUT, doc->name, root->line, isnan(c.nic_gbps) ? "nic_gbps" : "nic_latency_us",
-			"missing: %u nodes need a network", c.nodes);
+		return mf_fail_at(err, MF_EINPUT, doc->name, root->line,
+			isnan(c.nic_gbps) ? "nic_gbps" : "nic_latency_us", "missing: %u nodes need a network", c.nodes);
 	TRY(mf_need_double(doc, root, "pcie_gbps", 0.1, 1e5, &c.pcie_gbps, err));
 	TRY(mf_need_double(doc, root, "host_memory_gbps", 0.1, 1e5, &c.host_memory_gbps, err));
 	gb = NAN;
@@ -114,7 +116,8 @@ static bool cluster_of_gpu(mf_cluster *out, const char *gpu)
 
 		if (mf_builtin_open(&doc, "clusters", *name, NULL) < 0)
 			continue;
-		if (mf_cluster_from_doc(&c, &doc, NULL) == MF_OK && strcasecmp(c.gpu, gpu) == 0 && (!found || c.nodes < out->nodes)) {
+		if (mf_cluster_from_doc(&c, &doc, NULL) == MF_OK && strcasecmp(c.gpu, gpu) == 0 &&
+			(!found || c.nodes < out->nodes)) {
 			*out = c;
 			found = true;
 		}
@@ -145,7 +148,9 @@ static bool sized_cluster(mf_cluster *out, const char *name)
 		/* A domain as wide as the node grows and shrinks with it; a rack-wide one stays, up to what there is. */
 		uint32_t world = size[0] * size[1];
 
-		c.nvlink_domain = c.nvlink_domain == c.gpus_per_node ? size[1] : c.nvlink_domain < world ? c.nvlink_domain : world;
+		c.nvlink_domain = c.nvlink_domain == c.gpus_per_node ? size[1]
+				  : c.nvlink_domain < world          ? c.nvlink_domain
+								     : world;
 	}
 	c.nodes = size[0];
 	c.gpus_per_node = size[1];

@@ -9,9 +9,9 @@
 
 struct mf_intern {
 	pthread_rwlock_t lock;
-	char **texts;     /* texts[id - 1] */
+	char **texts; /* texts[id - 1] */
 	uint32_t n, cap;
-	uint16_t *slots;  /* open addressing: id, 0 when empty; n_slots is a power of two */
+	uint16_t *slots; /* open addressing: id, 0 when empty; n_slots is a power of two */
 	uint32_t n_slots;
 };
 

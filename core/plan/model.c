@@ -22,17 +22,20 @@ typedef struct family {
 	const char *experts, *topk, *moe_ffn;  /* keys; NULL in a dense family */
 	const char *shared_count, *shared_ffn; /* shared experts by number, or by total width */
 	const char *dense_ffn;                 /* NULL: no layer is dense */
-	uint32_t head_dim, kv_heads;           /* where the class has a number of its own; 0: from the hidden size, as heads */
-	double rope_theta;                     /* 0: 10000 */
+	uint32_t head_dim, kv_heads; /* where the class has a number of its own; 0: from the hidden size, as heads */
+	double rope_theta;           /* 0: 10000 */
 	bool mla, qkv_bias, qk_norm, qk_norm_whole, sigmoid, expert_bias, shared_gate, norm_topk, gpt_oss;
 } family;
 
-#define DEEPSEEK(type) .model_type = type, .mla = true, .experts = "n_routed_experts", .topk = "num_experts_per_tok", \
+#define DEEPSEEK(type)                                                                                                 \
+	.model_type = type, .mla = true, .experts = "n_routed_experts", .topk = "num_experts_per_tok",                 \
 	.moe_ffn = "moe_intermediate_size", .shared_count = "n_shared_experts", .dense_ffn = "intermediate_size"
 #define DENSE(type) .model_type = type, .dense_ffn = "intermediate_size"
-#define QWEN3_MOE(type) .model_type = type, .experts = "num_experts", .topk = "num_experts_per_tok", \
+#define QWEN3_MOE(type)                                                                                                \
+	.model_type = type, .experts = "num_experts", .topk = "num_experts_per_tok",                                   \
 	.moe_ffn = "moe_intermediate_size", .dense_ffn = "intermediate_size", .qk_norm = true
-#define LOCAL_EXPERTS(type) .model_type = type, .experts = "num_local_experts", .topk = "num_experts_per_tok", \
+#define LOCAL_EXPERTS(type)                                                                                            \
+	.model_type = type, .experts = "num_local_experts", .topk = "num_experts_per_tok",                             \
 	.moe_ffn = "intermediate_size"
 
 static const family families[] = {
@@ -40,22 +43,42 @@ static const family families[] = {
 	{DEEPSEEK("deepseek_v3"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
 	{DEEPSEEK("kimi_k2"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
 	{DEEPSEEK("glm4_moe_lite"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
-	{.model_type = "glm4_moe", .experts = "n_routed_experts", .topk = "num_experts_per_tok", .moe_ffn = "moe_intermediate_size",
-		.shared_count = "n_shared_experts", .dense_ffn = "intermediate_size", .sigmoid = true, .expert_bias = true,
+	{.model_type = "glm4_moe",
+		.experts = "n_routed_experts",
+		.topk = "num_experts_per_tok",
+		.moe_ffn = "moe_intermediate_size",
+		.shared_count = "n_shared_experts",
+		.dense_ffn = "intermediate_size",
+		.sigmoid = true,
+		.expert_bias = true,
 		.norm_topk = true},
 	{LOCAL_EXPERTS("mixtral"), .kv_heads = 8, .rope_theta = 1e6, .norm_topk = true},
 	{LOCAL_EXPERTS("phimoe"), .kv_heads = 8, .rope_theta = 1e6},
-	{LOCAL_EXPERTS("minimax_m2"), .kv_heads = 8, .head_dim = 128, .rope_theta = 5e6, .qk_norm_whole = true, .sigmoid = true, .norm_topk = true},
-	{LOCAL_EXPERTS("gpt_oss"), .kv_heads = 8, .head_dim = 64, .rope_theta = 150000, .qkv_bias = true, .norm_topk = true, .gpt_oss = true},
-	{LOCAL_EXPERTS("llama4_text"), .kv_heads = 8, .head_dim = 128, .rope_theta = 500000, .shared_ffn = "intermediate_size", .dense_ffn = "intermediate_size_mlp", .sigmoid = true},
-	{.model_type = "olmoe", .experts = "num_experts", .topk = "num_experts_per_tok", .moe_ffn = "intermediate_size",
-		.qk_norm = true, .qk_norm_whole = true},
-	{.model_type = "qwen2_moe", .experts = "num_experts", .topk = "num_experts_per_tok", .moe_ffn = "moe_intermediate_size",
-		.shared_ffn = "shared_expert_intermediate_size", .dense_ffn = "intermediate_size", .qkv_bias = true,
+	{LOCAL_EXPERTS("minimax_m2"), .kv_heads = 8, .head_dim = 128, .rope_theta = 5e6, .qk_norm_whole = true,
+		.sigmoid = true, .norm_topk = true},
+	{LOCAL_EXPERTS("gpt_oss"), .kv_heads = 8, .head_dim = 64, .rope_theta = 150000, .qkv_bias = true,
+		.norm_topk = true, .gpt_oss = true},
+	{LOCAL_EXPERTS("llama4_text"), .kv_heads = 8, .head_dim = 128, .rope_theta = 500000,
+		.shared_ffn = "intermediate_size", .dense_ffn = "intermediate_size_mlp", .sigmoid = true},
+	{.model_type = "olmoe",
+		.experts = "num_experts",
+		.topk = "num_experts_per_tok",
+		.moe_ffn = "intermediate_size",
+		.qk_norm = true,
+		.qk_norm_whole = true},
+	{.model_type = "qwen2_moe",
+		.experts = "num_experts",
+		.topk = "num_experts_per_tok",
+		.moe_ffn = "moe_intermediate_size",
+		.shared_ffn = "shared_expert_intermediate_size",
+		.dense_ffn = "intermediate_size",
+		.qkv_bias = true,
 		.shared_gate = true},
 	{QWEN3_MOE("qwen3_moe")},
 	{QWEN3_MOE("qwen3_vl_moe_text"), .norm_topk = true},
-	{DENSE("llama")}, {DENSE("mistral"), .kv_heads = 8}, {DENSE("qwen2"), .qkv_bias = true},
+	{DENSE("llama")},
+	{DENSE("mistral"), .kv_heads = 8},
+	{DENSE("qwen2"), .qkv_bias = true},
 	{DENSE("qwen3"), .head_dim = 128, .qk_norm = true},
 };
 
@@ -82,7 +105,12 @@ static mf_status refuse(const struct reader *r, const mf_node *n, const char *fi
 	return mf_fail_at(r->err, MF_EINPUT, r->d->name, n ? n->line : r->text->line, field, "%s", why);
 }
 
-#define TRY(call) do { mf_status try_st = (call); if (try_st < 0) return try_st; } while (0)
+#define TRY(call)                                                                                                      \
+	do {                                                                                                           \
+		mf_status try_st = (call);                                                                             \
+		if (try_st < 0)                                                                                        \
+			return try_st;                                                                                 \
+	} while (0)
 #define GET(key, min, max, out) TRY(mf_get_u32(r->d, r->text, key, min, max, out, r->err))
 #define NEED(key, min, max, out) TRY(mf_need_u32(r->d, r->text, key, min, max, out, r->err))
 #define FLAG(key, out) TRY(mf_get_bool(r->d, r->text, key, out, r->err))
@@ -90,7 +118,9 @@ static mf_status refuse(const struct reader *r, const mf_node *n, const char *fi
 /* Fields whose presence means layers we cannot express. */
 static mf_status refuse_inexpressible(const struct reader *r)
 {
-	static const struct { const char *key, *why; } fields[] = {
+	static const struct {
+		const char *key, *why;
+	} fields[] = {
 		{"index_topk", "sparse-attention indexer: not expressible as a plan"},
 		{"hybrid_override_pattern", "recurrent (Mamba) layers: not expressible as a plan"},
 		{"hybrid_layer_pattern", "layers of different attention shapes: not expressible as a plan"},
@@ -99,7 +129,9 @@ static mf_status refuse_inexpressible(const struct reader *r)
 		{"mamba_d_state", "recurrent (Mamba) layers: not expressible as a plan"},
 		{"ssm_state_size", "recurrent (Mamba) layers: not expressible as a plan"},
 	};
-	static const struct { const char *key, *why; } flags[] = {
+	static const struct {
+		const char *key, *why;
+	} flags[] = {
 		{"attn_output_gate", "gated attention output: not expressible as a plan"},
 		{"attention_k_eq_v", "keys shared with values: not expressible as a plan"},
 	};
@@ -122,8 +154,8 @@ static mf_status refuse_inexpressible(const struct reader *r)
 		return mf_fail_at(r->err, MF_EINPUT, r->d->name, act->line, "hidden_act",
 			"\"%.40s\": only silu, gated, is expressible as a plan", act->text);
 	for (t = types && types->kind == MF_LIST ? types->first : NULL; t; t = t->next)
-		if (strcmp(t->text, "full_attention") != 0 && strcmp(t->text, "sliding_attention") != 0
-			&& strcmp(t->text, "chunked_attention") != 0)
+		if (strcmp(t->text, "full_attention") != 0 && strcmp(t->text, "sliding_attention") != 0 &&
+			strcmp(t->text, "chunked_attention") != 0)
 			return mf_fail_at(r->err, MF_EINPUT, r->d->name, t->line, "layer_types",
 				"layers of type \"%.40s\" are not expressible as a plan", t->text);
 	return MF_OK;
@@ -199,7 +231,8 @@ static mf_status read_windows(struct reader *r)
 /* Which layers are MoE: from the family's step, first-dense or list keys. */
 static mf_status read_moe_layers(struct reader *r)
 {
-	const mf_node *list = mf_node_get(r->text, "mlp_only_layers"), *freq = mf_node_get(r->text, "moe_layer_freq"), *n;
+	const mf_node *list = mf_node_get(r->text, "mlp_only_layers"), *freq = mf_node_get(r->text, "moe_layer_freq"),
+		      *n;
 	mf_model *m = r->m;
 	uint32_t first_dense = 0, step = 1, offset = 0;
 
@@ -225,7 +258,8 @@ static mf_status read_moe_layers(struct reader *r)
 		return refuse(r, list, "mlp_only_layers", "should be a list of layer numbers");
 	for (n = list ? list->first : NULL; n; n = n->next) {
 		if (!(n->number >= 0 && n->number < m->layers))
-			return mf_fail_at(r->err, MF_EINPUT, r->d->name, n->line, "mlp_only_layers", "%.20s is no layer", n->text);
+			return mf_fail_at(r->err, MF_EINPUT, r->d->name, n->line, "mlp_only_layers",
+				"%.20s is no layer", n->text);
 		m->moe_layer[(uint32_t)n->number] = 0;
 	}
 	list = mf_node_get(r->text, "moe_layers"); /* Llama 4 may list its MoE layers instead of a step */
@@ -233,7 +267,8 @@ static mf_status read_moe_layers(struct reader *r)
 		memset(m->moe_layer, 0, sizeof m->moe_layer);
 		for (n = list->first; n; n = n->next) {
 			if (!(n->number >= 0 && n->number < m->layers))
-				return mf_fail_at(r->err, MF_EINPUT, r->d->name, n->line, "moe_layers", "%.20s is no layer", n->text);
+				return mf_fail_at(r->err, MF_EINPUT, r->d->name, n->line, "moe_layers",
+					"%.20s is no layer", n->text);
 			m->moe_layer[(uint32_t)n->number] = 1;
 		}
 	}
@@ -264,8 +299,10 @@ static mf_status read_router(struct reader *r)
 	GET("topk_group", 1, 1024, &m->expert_group_topk);
 	if (m->expert_groups <= 1 || strcmp(method, "greedy") == 0)
 		m->expert_groups = m->expert_group_topk = 0;
-	if (m->expert_groups && (m->experts % m->expert_groups || m->expert_group_topk > m->expert_groups || !m->expert_group_topk))
-		return refuse(r, mf_node_get(r->text, "n_group"), "n_group", "does not divide the experts, or topk_group exceeds it");
+	if (m->expert_groups &&
+		(m->experts % m->expert_groups || m->expert_group_topk > m->expert_groups || !m->expert_group_topk))
+		return refuse(r, mf_node_get(r->text, "n_group"), "n_group",
+			"does not divide the experts, or topk_group exceeds it");
 	return MF_OK;
 }
 
@@ -290,7 +327,8 @@ static mf_status read_experts(struct reader *r)
 			NEED(f->shared_ffn, 0, MAX_DIM, &m->shared_ffn);
 		TRY(read_moe_layers(r));
 		if (!m->moe_layers)
-			return refuse(r, mf_node_get(r->text, f->experts), f->experts, "experts are given, but no layer has them");
+			return refuse(r, mf_node_get(r->text, f->experts), f->experts,
+				"experts are given, but no layer has them");
 		TRY(read_router(r));
 	} else if (f->experts) {
 		return refuse(r, NULL, f->experts, "missing");
@@ -325,7 +363,8 @@ static mf_status read_rope(struct reader *r)
 		strcpy(type, n->text);
 	TRY(mf_get_double(r->d, scaling, "rope_theta", 1, 1e12, &m->rope_theta, r->err));
 	TRY(mf_get_double(r->d, scaling, "factor", 0, 1e6, &m->rope_scaling_factor, r->err));
-	TRY(mf_get_u32(r->d, scaling, "original_max_position_embeddings", 1, 1u << 30, &m->rope_original_positions, r->err));
+	TRY(mf_get_u32(
+		r->d, scaling, "original_max_position_embeddings", 1, 1u << 30, &m->rope_original_positions, r->err));
 	m->yarn = strcmp(type, "yarn") == 0;
 	if (m->yarn) {
 		TRY(mf_get_double(r->d, scaling, "mscale", 0, 1e6, &m->yarn_mscale, r->err));
@@ -339,8 +378,8 @@ static mf_status read_block(struct reader *r, const mf_node *block)
 {
 	const mf_node *n = block->first, *k = n ? n->next : NULL;
 
-	if (block->kind != MF_LIST || block->n_children != 2 || !(n->number >= 1 && n->number <= 65536)
-		|| !(k->number >= 1 && k->number <= 65536))
+	if (block->kind != MF_LIST || block->n_children != 2 || !(n->number >= 1 && n->number <= 65536) ||
+		!(k->number >= 1 && k->number <= 65536))
 		return refuse(r, block, block->key, "should be two block sizes");
 	r->m->quant = MF_QUANT_FP8_BLOCK;
 	r->m->quant_block_n = (uint32_t)n->number;
@@ -351,9 +390,18 @@ static mf_status read_block(struct reader *r, const mf_node *block)
 /* ModelOpt's name of a format; formats of mixed widths have no place in a plan. */
 static mf_status read_quant_algo(struct reader *r, const mf_node *algo)
 {
-	static const struct { const char *name; mf_quant quant; } known[] = {
-		{"NVFP4", MF_QUANT_NVFP4}, {"NVFP4_AWQ", MF_QUANT_NVFP4}, {"FP8", MF_QUANT_FP8}, {"FP8_PER_CHANNEL_PER_TOKEN", MF_QUANT_FP8},
-		{"MXFP4", MF_QUANT_MXFP4}, {"W4A16_AWQ", MF_QUANT_INT4}, {"INT4_AWQ", MF_QUANT_INT4}, {"INT8_SQ", MF_QUANT_INT8},
+	static const struct {
+		const char *name;
+		mf_quant quant;
+	} known[] = {
+		{"NVFP4", MF_QUANT_NVFP4},
+		{"NVFP4_AWQ", MF_QUANT_NVFP4},
+		{"FP8", MF_QUANT_FP8},
+		{"FP8_PER_CHANNEL_PER_TOKEN", MF_QUANT_FP8},
+		{"MXFP4", MF_QUANT_MXFP4},
+		{"W4A16_AWQ", MF_QUANT_INT4},
+		{"INT4_AWQ", MF_QUANT_INT4},
+		{"INT8_SQ", MF_QUANT_INT8},
 		{"W8A8_SQ_PER_CHANNEL", MF_QUANT_INT8},
 	};
 
@@ -394,7 +442,8 @@ static mf_status read_quant(struct reader *r)
 		TRY(mf_get_u32(r->d, q, "bits", 4, 8, &bits, r->err));
 		m->quant = bits == 8 ? MF_QUANT_INT8 : MF_QUANT_INT4;
 	} else if (strcmp(method, "compressed-tensors") == 0) {
-		const mf_node *group = mf_node_get(q, "config_groups"), *w = group ? mf_node_get(group->first, "weights") : NULL, *kind;
+		const mf_node *group = mf_node_get(q, "config_groups"),
+			      *w = group ? mf_node_get(group->first, "weights") : NULL, *kind;
 		uint32_t bits = 8;
 		bool whole;
 
@@ -409,7 +458,8 @@ static mf_status read_quant(struct reader *r)
 		else
 			return n ? read_block(r, n) : (m->quant = MF_QUANT_FP8, MF_OK);
 	} else {
-		return refuse(r, mf_node_get(q, "quant_method"), "quantization_config.quant_method", "unknown quantization method");
+		return refuse(r, mf_node_get(q, "quant_method"), "quantization_config.quant_method",
+			"unknown quantization method");
 	}
 	return MF_OK;
 }
@@ -449,7 +499,8 @@ static void short_name(const char *doc_name, char *out, size_t size)
 	const char *slash = strrchr(doc_name, '/');
 	char copy[512];
 
-	if (slash && strcmp(slash, "/config.json") == 0 && (size_t)(slash - doc_name) < sizeof copy && slash != doc_name) {
+	if (slash && strcmp(slash, "/config.json") == 0 && (size_t)(slash - doc_name) < sizeof copy &&
+		slash != doc_name) {
 		snprintf(copy, sizeof copy, "%.*s", (int)(slash - doc_name), doc_name);
 		slash = strrchr(copy, '/');
 		snprintf(out, size, "%.*s", (int)size - 1, slash ? slash + 1 : copy);
@@ -467,7 +518,8 @@ mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err)
 
 	memset(out, 0, sizeof *out);
 	if (doc->root->kind != MF_MAP)
-		return mf_fail_at(err, MF_EINPUT, doc->name, doc->root->line, NULL, "not a model: expected a group of fields");
+		return mf_fail_at(
+			err, MF_EINPUT, doc->name, doc->root->line, NULL, "not a model: expected a group of fields");
 	for (size_t i = 0; i < MF_COUNT(wrappers); i++) {
 		const mf_node *inner = mf_node_get(doc->root, wrappers[i]);
 
@@ -489,8 +541,9 @@ mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err)
 			names[i] = families[i].model_type;
 		names[MF_COUNT(families)] = NULL;
 		near = mf_nearest(type->text, names);
-		return mf_fail_at(err, MF_EINPUT, doc->name, type->line, "model_type", "\"%.40s\" is not a known family%s%s%s",
-			type->text, near ? " (nearest: " : "", near ? near : "", near ? ")" : "");
+		return mf_fail_at(err, MF_EINPUT, doc->name, type->line, "model_type",
+			"\"%.40s\" is not a known family%s%s%s", type->text, near ? " (nearest: " : "",
+			near ? near : "", near ? ")" : "");
 	}
 	snprintf(out->model_type, sizeof out->model_type, "%s", r.f->model_type);
 	arch = mf_node_get(doc->root, "architectures");
@@ -516,10 +569,11 @@ static bool hub_path(char *out, size_t size, const char *name)
 	if (!slash || strchr(slash + 1, '/') || slash == name || !slash[1])
 		return false;
 	if (hub && *hub)
-		n = snprintf(folder, sizeof folder, "%s/hub/models--%.*s--%s/snapshots", hub, (int)(slash - name), name, slash + 1);
+		n = snprintf(folder, sizeof folder, "%s/hub/models--%.*s--%s/snapshots", hub, (int)(slash - name), name,
+			slash + 1);
 	else
-		n = snprintf(folder, sizeof folder, "%s/.cache/huggingface/hub/models--%.*s--%s/snapshots", home ? home : "",
-			(int)(slash - name), name, slash + 1);
+		n = snprintf(folder, sizeof folder, "%s/.cache/huggingface/hub/models--%.*s--%s/snapshots",
+			home ? home : "", (int)(slash - name), name, slash + 1);
 	if (n < 0 || (size_t)n >= sizeof folder || !(dir = opendir(folder)))
 		return false;
 	/* Of several snapshots the newest config.json: the one the last download left behind. */
@@ -623,7 +677,8 @@ static uint64_t attention_params(const mf_model *m)
 		uint64_t qd = m->qk_nope + m->qk_rope;
 		uint64_t q = m->q_lora ? h * m->q_lora + m->q_lora * a * qd : h * a * qd;
 
-		return q + h * (m->kv_lora + m->qk_rope) + (uint64_t)m->kv_lora * a * (m->qk_nope + m->v_dim) + a * m->v_dim * h;
+		return q + h * (m->kv_lora + m->qk_rope) + (uint64_t)m->kv_lora * a * (m->qk_nope + m->v_dim) +
+		       a * m->v_dim * h;
 	}
 	return h * m->head_dim * (2 * a + 2 * (uint64_t)m->kv_heads);
 }
@@ -672,8 +727,8 @@ void mf_model_count(const mf_model *m, mf_param_count *out)
 	out->routed_experts = moe * experts;
 	out->norms = layers * norm_params(m) + h;
 	out->biases = layers * attention_biases(m) + moe * moe_biases(m);
-	out->total = out->embedding + out->head + out->attention + out->dense_ffn + out->router + out->shared_experts
-		+ out->routed_experts + out->norms + out->biases;
+	out->total = out->embedding + out->head + out->attention + out->dense_ffn + out->router + out->shared_experts +
+		     out->routed_experts + out->norms + out->biases;
 	out->active = out->total;
 	if (m->experts)
 		out->active -= moe * (uint64_t)(m->experts - m->topk) * mf_model_expert_params(m);
@@ -682,6 +737,7 @@ void mf_model_count(const mf_model *m, mf_param_count *out)
 		bool last_moe = layers && m->moe_layer[layers - 1];
 		uint64_t ffn = last_moe ? experts + shared + m->experts * h + moe_biases(m) : up * h * m->ffn;
 
-		out->mtp = m->mtp_layers * (attention_params(m) + norm_params(m) + attention_biases(m) + ffn + 2 * h * h + 3 * h);
+		out->mtp = m->mtp_layers *
+			   (attention_params(m) + norm_params(m) + attention_biases(m) + ffn + 2 * h * h + 3 * h);
 	}
 }

@@ -7,7 +7,7 @@
 #define SERVE (1u << MF_SERVE)
 
 const mf_plan_dim mf_plan_dims[] = {
-#define D(name, segment, title, help, phases, choices, form, prefix, field, min, max, unset) \
+#define D(name, segment, title, help, phases, choices, form, prefix, field, min, max, unset)                           \
 	{name, segment, title, help, phases, choices},
 #include "plan_dims.def"
 #undef D
@@ -15,7 +15,7 @@ const mf_plan_dim mf_plan_dims[] = {
 };
 
 const mf_dim_store mf_dim_stores[MF_DIM_COUNT] = {
-#define D(name, segment, title, help, phases, choices, form, prefix, field, min, max, unset) \
+#define D(name, segment, title, help, phases, choices, form, prefix, field, min, max, unset)                           \
 	{MF_DIM_##form, prefix, offsetof(mf_plan, field), sizeof(((mf_plan *)0)->field), min, max, unset},
 #include "plan_dims.def"
 #undef D
@@ -131,7 +131,8 @@ static bool spread(uint32_t layers, uint32_t n, uint16_t *counts, size_t stride)
 	return layers % n == 0;
 }
 
-size_t mf_plan_stages(const mf_plan *p, const mf_model *m, const mf_intern *intern, uint16_t *counts, size_t cap, bool *even)
+size_t mf_plan_stages(
+	const mf_plan *p, const mf_model *m, const mf_intern *intern, uint16_t *counts, size_t cap, bool *even)
 {
 	size_t n = (size_t)p->pp * p->vpp;
 	uint32_t middle = p->pp, rest = m->layers;
@@ -179,8 +180,8 @@ uint16_t mf_kernel_pack(const mf_kernel *k)
 {
 	/* gather, combine: 1 bit; tiles: 3 bits each, from 4; warps: 2 bits, from 1; stages: 3 bits, never 0. */
 	return (uint16_t)((unsigned)k->fuse_gather | (unsigned)k->fuse_combine << 1 | (k->tile_m_log2 - 4u) << 2 |
-		(k->tile_n_log2 - 4u) << 5 | (k->tile_k_log2 - 4u) << 8 | (k->warps_log2 - 1u) << 11 |
-		(unsigned)k->stages << 13);
+			  (k->tile_n_log2 - 4u) << 5 | (k->tile_k_log2 - 4u) << 8 | (k->warps_log2 - 1u) << 11 |
+			  (unsigned)k->stages << 13);
 }
 
 bool mf_kernel_unpack(mf_kernel *out, uint16_t packed)
@@ -235,13 +236,15 @@ mf_status mf_plan_validate(const mf_plan *p, mf_err *err)
 
 		if (!field_in_phase(p, i)) {
 			if (value != mf_dim_stores[i].unset)
-				BAD("%s is no dimension of a %s plan", d->name, mf_choice_name(mf_phase_choices, p->phase));
+				BAD("%s is no dimension of a %s plan", d->name,
+					mf_choice_name(mf_phase_choices, p->phase));
 		} else if (!value_ok(p, i, value)) {
 			BAD("%s is %u; it takes %u to %u", d->name, value, mf_dim_stores[i].min, mf_dim_stores[i].max);
 		}
 	}
 	if (p->comm_kind == MF_COMM_DEVICE)
-		BAD("comm:device is refused: communication started by the device cannot be validated here; use comm:stream");
+		BAD("comm:device is refused: communication started by the device cannot be validated here; use "
+		    "comm:stream");
 	if (p->phase == MF_SERVE && p->schedule != MF_1F1B)
 		BAD("a serving plan has no %s schedule; leave the schedule out or write 1f1b",
 			mf_choice_name(mf_schedule_choices, p->schedule));
@@ -253,8 +256,8 @@ mf_status mf_plan_validate(const mf_plan *p, mf_err *err)
 		BAD("lay already gives the layers of the first and last stage; leave first and last out");
 	if ((p->first_layers || p->last_layers) && p->pp < 2)
 		BAD("first and last need pp2 or more");
-	if (p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules == 0 || p->recompute_modules > 127 :
-		p->recompute_modules != 0)
+	if (p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules == 0 || p->recompute_modules > 127
+						   : p->recompute_modules != 0)
 		BAD("rc: modules are named under selective recompute, and only there");
 	if (p->recompute_layers < 1 || p->recompute_layers > MF_MAX_LAYERS ||
 		(p->recompute != MF_RECOMPUTE_FULL && p->recompute_layers != 1))

@@ -10,7 +10,7 @@
 /** Names of enum values, from the same table that parses them. */
 typedef struct mf_choice {
 	int value;
-	const char *name;   /* as written in plans, YAML and on the command line */
+	const char *name; /* as written in plans, YAML and on the command line */
 	const char *help;
 } mf_choice;
 /** Name of `value` in a table ended by a NULL name; "?" when absent. */
@@ -21,37 +21,44 @@ int mf_choice_value(const mf_choice *table, const char *name);
 /* ---- model ----------------------------------------------------------------------------------------------------- */
 
 typedef enum mf_attention { MF_GQA, MF_MLA } mf_attention;
-typedef enum mf_quant { MF_QUANT_NONE, MF_QUANT_FP8_BLOCK, MF_QUANT_FP8, MF_QUANT_NVFP4, MF_QUANT_MXFP4, MF_QUANT_INT4,
-	MF_QUANT_INT8 } mf_quant;
+typedef enum mf_quant {
+	MF_QUANT_NONE,
+	MF_QUANT_FP8_BLOCK,
+	MF_QUANT_FP8,
+	MF_QUANT_NVFP4,
+	MF_QUANT_MXFP4,
+	MF_QUANT_INT4,
+	MF_QUANT_INT8
+} mf_quant;
 extern const mf_choice mf_quant_choices[];
 
 #define MF_MAX_LAYERS 256
 
 /** A transformer, dense or MoE, as its config.json gives it. A plain value; counts are of the whole model. */
 typedef struct mf_model {
-	char name[96];              /* built-in name, or the file it came from */
-	char model_type[48];        /* config.json's, of the text part */
-	char architecture[64];      /* config.json's architectures[0], "" when absent */
-	char path[256];             /* directory of config.json, "" for a built-in model */
+	char name[96];         /* built-in name, or the file it came from */
+	char model_type[48];   /* config.json's, of the text part */
+	char architecture[64]; /* config.json's architectures[0], "" when absent */
+	char path[256];        /* directory of config.json, "" for a built-in model */
 	uint32_t layers, hidden, vocab, max_positions;
 	mf_attention attention;
-	uint32_t heads, kv_heads;   /* kv_heads == heads under MLA */
-	uint32_t head_dim;          /* query/key head size under GQA */
-	uint32_t v_dim;             /* value head size (GQA: head_dim) */
-	uint32_t q_lora;            /* MLA; 0: the query is not compressed */
-	uint32_t kv_lora, qk_nope, qk_rope; /* MLA */
-	uint32_t ffn;               /* intermediate size of a dense layer, 0 when no layer is dense */
-	uint32_t experts;           /* routed experts, 0 for a dense model */
-	uint32_t topk, moe_ffn;     /* experts a token uses; intermediate size of one expert */
-	uint32_t shared_ffn;        /* total intermediate size of the shared experts, 0 for none */
+	uint32_t heads, kv_heads;                  /* kv_heads == heads under MLA */
+	uint32_t head_dim;                         /* query/key head size under GQA */
+	uint32_t v_dim;                            /* value head size (GQA: head_dim) */
+	uint32_t q_lora;                           /* MLA; 0: the query is not compressed */
+	uint32_t kv_lora, qk_nope, qk_rope;        /* MLA */
+	uint32_t ffn;                              /* intermediate size of a dense layer, 0 when no layer is dense */
+	uint32_t experts;                          /* routed experts, 0 for a dense model */
+	uint32_t topk, moe_ffn;                    /* experts a token uses; intermediate size of one expert */
+	uint32_t shared_ffn;                       /* total intermediate size of the shared experts, 0 for none */
 	uint32_t expert_groups, expert_group_topk; /* group-limited routing; 0 for none */
 	uint8_t moe_layer[MF_MAX_LAYERS];          /* 1 where the layer is MoE */
-	uint32_t moe_layers;        /* how many are */
-	uint32_t mtp_layers;        /* multi-token-prediction layers in the checkpoint */
-	uint32_t window;            /* sliding window of windowed layers, 0 for none */
-	uint32_t window_layers;     /* how many layers are windowed */
-	uint32_t quant_block_n, quant_block_k; /* fp8 block sizes, 0 when not block-quantized */
-	mf_quant quant;             /* of the checkpoint's experts and linears */
+	uint32_t moe_layers;                       /* how many are */
+	uint32_t mtp_layers;                       /* multi-token-prediction layers in the checkpoint */
+	uint32_t window;                           /* sliding window of windowed layers, 0 for none */
+	uint32_t window_layers;                    /* how many layers are windowed */
+	uint32_t quant_block_n, quant_block_k;     /* fp8 block sizes, 0 when not block-quantized */
+	mf_quant quant;                            /* of the checkpoint's experts and linears */
 	bool tied_embeddings;
 	bool gated;                 /* SwiGLU-like: two up projections */
 	bool qkv_bias, linear_bias; /* bias on the query/key/value projection; on every attention and MLP linear */
@@ -84,11 +91,11 @@ mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 
 /** Parameters of a model by group; whole model, in units of one parameter. Sum of groups is `total`. */
 typedef struct mf_param_count {
-	uint64_t embedding, head;            /* head 0 when tied */
+	uint64_t embedding, head; /* head 0 when tied */
 	uint64_t attention, dense_ffn, router, shared_experts, routed_experts, norms, biases;
-	uint64_t total;                      /* without MTP, as publishers count */
-	uint64_t active;                     /* a token's: total less the unused experts' */
-	uint64_t mtp;                        /* of the MTP layers, beside `total` */
+	uint64_t total;  /* without MTP, as publishers count */
+	uint64_t active; /* a token's: total less the unused experts' */
+	uint64_t mtp;    /* of the MTP layers, beside `total` */
 } mf_param_count;
 void mf_model_count(const mf_model *m, mf_param_count *out);
 /** Parameters of one expert (gate, up, down; biases left out). */
@@ -103,37 +110,46 @@ typedef enum mf_fabric { MF_FABRIC_NVLINK, MF_FABRIC_PCIE } mf_fabric;
 /** A cluster of equal nodes. Rates are datasheet values, one way; calibrated shares live in the constants. */
 typedef struct mf_cluster {
 	char name[64];
-	char gpu[48];               /* "H800" */
-	uint32_t sm;                /* compute capability times ten: 80, 89, 90, 100, 103, 120 */
+	char gpu[48]; /* "H800" */
+	uint32_t sm;  /* compute capability times ten: 80, 89, 90, 100, 103, 120 */
 	uint32_t sm_count;
 	mf_gpu_family family;
 	double tflops[MF_DTYPE_COUNT]; /* dense; NaN where the GPU lacks the type */
-	double hbm_bytes;           /* nominal, e.g. 80e9: what the published ledger budgets from */
-	double device_bytes;        /* what the driver really offers, e.g. 79.1 GiB: what the full ledger budgets from */
+	double hbm_bytes;              /* nominal, e.g. 80e9: what the published ledger budgets from */
+	double device_bytes; /* what the driver really offers, e.g. 79.1 GiB: what the full ledger budgets from */
 	double hbm_gbps, l2_bytes;
 	uint32_t gpus_per_node, nodes;
-	uint32_t nvlink_domain;     /* GPUs that reach each other over NVLink: 8, 72; 1 when there is none */
+	uint32_t nvlink_domain; /* GPUs that reach each other over NVLink: 8, 72; 1 when there is none */
 	mf_fabric fabric;
-	double link_gbps;           /* intra-node, a GPU */
+	double link_gbps; /* intra-node, a GPU */
 	double link_latency_us;
-	double nic_gbps;            /* inter-node, a GPU */
+	double nic_gbps; /* inter-node, a GPU */
 	double nic_latency_us;
-	double pcie_gbps;           /* host link of a GPU */
-	double host_memory_gbps;    /* a GPU's share of host memory bandwidth */
-	double host_bytes;          /* host memory of a node; NaN when unknown */
-	bool grace;                 /* Grace host: slower single thread, coherent link */
+	double pcie_gbps;        /* host link of a GPU */
+	double host_memory_gbps; /* a GPU's share of host memory bandwidth */
+	double host_bytes;       /* host memory of a node; NaN when unknown */
+	bool grace;              /* Grace host: slower single thread, coherent link */
 } mf_cluster;
 /** Built-in name, `NxGPUSxNAME` / `GPUSxNAME` of a built-in GPU (e.g. 256x8xh800), or a YAML path. Not `auto`. */
 mf_status mf_cluster_load(mf_cluster *out, const char *name_or_path, mf_err *err);
 mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err);
-static inline uint32_t mf_cluster_world(const mf_cluster *c) { return c->gpus_per_node * c->nodes; }
+static inline uint32_t mf_cluster_world(const mf_cluster *c)
+{
+	return c->gpus_per_node * c->nodes;
+}
 
 /* ---- workload, stack, site ------------------------------------------------------------------------------------- */
 
 typedef enum mf_phase { MF_TRAIN, MF_SERVE } mf_phase;
 extern const mf_choice mf_phase_choices[];
-typedef enum mf_precision { MF_PREC_BF16, MF_PREC_FP8_TENSOR, MF_PREC_FP8_DELAYED, MF_PREC_FP8_BLOCK, MF_PREC_MXFP8,
-	MF_PREC_NVFP4 } mf_precision;
+typedef enum mf_precision {
+	MF_PREC_BF16,
+	MF_PREC_FP8_TENSOR,
+	MF_PREC_FP8_DELAYED,
+	MF_PREC_FP8_BLOCK,
+	MF_PREC_MXFP8,
+	MF_PREC_NVFP4
+} mf_precision;
 extern const mf_choice mf_precision_choices[];
 
 #define MF_MAX_MICRO_BATCHES 8
@@ -147,24 +163,35 @@ typedef struct mf_workload {
 	uint32_t seq, global_batch;
 	uint32_t micro_batches[MF_MAX_MICRO_BATCHES], n_micro_batches; /* choices the search may take */
 	mf_precision precision;
-	bool mtp;                   /* train the model's MTP layers too */
+	bool mtp; /* train the model's MTP layers too */
 	/* serving */
 	uint32_t input_tokens, output_tokens, concurrency;
-	double ttft_target_ms, tpot_target_ms;  /* NaN: none */
+	double ttft_target_ms, tpot_target_ms; /* NaN: none */
 	bool fp8_kv;
 	/* routing skew */
-	double max_violation;       /* most loaded expert / mean - 1; 0 is balanced */
-	uint32_t n_load_bins;       /* per-expert token share, from a histogram file; 0 when none */
+	double max_violation; /* most loaded expert / mean - 1; 0 is balanced */
+	uint32_t n_load_bins; /* per-expert token share, from a histogram file; 0 when none */
 	float load_bins[MF_MAX_LOAD_BINS];
 } mf_workload;
 mf_status mf_workload_load(mf_workload *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_workload_from_doc(mf_workload *out, const mf_doc *doc, mf_err *err);
 
-typedef enum mf_toolchain { MF_MEGATRON_0171, MF_MEGATRON_0180, MF_MEGATRON_0182, MF_MEGATRON_0190, MF_SGLANG_0514,
-	MF_SGLANG_0515, MF_SGLANG_0516, MF_TOOLCHAIN_COUNT } mf_toolchain;
+typedef enum mf_toolchain {
+	MF_MEGATRON_0171,
+	MF_MEGATRON_0180,
+	MF_MEGATRON_0182,
+	MF_MEGATRON_0190,
+	MF_SGLANG_0514,
+	MF_SGLANG_0515,
+	MF_SGLANG_0516,
+	MF_TOOLCHAIN_COUNT
+} mf_toolchain;
 /** Names such as "megatron-0.18.0", "sglang-0.5.15". */
 extern const mf_choice mf_toolchain_choices[];
-static inline bool mf_toolchain_is_megatron(mf_toolchain t) { return t <= MF_MEGATRON_0190; }
+static inline bool mf_toolchain_is_megatron(mf_toolchain t)
+{
+	return t <= MF_MEGATRON_0190;
+}
 typedef enum mf_attn_backend { MF_ATTN_FLASH, MF_ATTN_UNFUSED } mf_attn_backend;
 typedef enum mf_loss { MF_LOSS_EAGER, MF_LOSS_NATIVE, MF_LOSS_TE } mf_loss;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
@@ -178,16 +205,16 @@ typedef struct mf_stack {
 	mf_attn_backend attention;
 	bool transformer_engine;
 	mf_loss loss;
-	mf_graphs graphs;            /* CUDA graphs of the training run; serving graphs are a plan dimension */
-	bool grad_reduce_bf16;       /* bf16 gradient buffers, else fp32 */
-	bool precision_aware;        /* precision-aware optimizer with bf16 moments */
+	mf_graphs graphs;      /* CUDA graphs of the training run; serving graphs are a plan dimension */
+	bool grad_reduce_bf16; /* bf16 gradient buffers, else fp32 */
+	bool precision_aware;  /* precision-aware optimizer with bf16 moments */
 	bool overlap_grad_reduce, overlap_param_gather;
-	bool delay_wgrad;            /* split wgrad under EP overlap */
+	bool delay_wgrad; /* split wgrad under EP overlap */
 	bool shared_expert_overlap;
 	bool permute_fusion, deepep, hybridep, einops, deep_gemm; /* packages present */
 	double attention_dropout;
-	char runner_default[24];     /* SGLang's MoE runner when the plan says auto */
-	double mem_fraction;         /* serving; NaN: from the ledger */
+	char runner_default[24]; /* SGLang's MoE runner when the plan says auto */
+	double mem_fraction;     /* serving; NaN: from the ledger */
 } mf_stack;
 mf_status mf_stack_load(mf_stack *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);
@@ -195,18 +222,18 @@ mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);
 /** What differs between nodes and runs and must not change a verdict. Read last, by the emitter alone. */
 typedef struct mf_site {
 	char name[64];
-	char pretrain_script[256];   /* pretrain_gpt.py */
-	char python[256];            /* interpreter for serving, "python3" */
-	char model_path[256];        /* weights or config directory for serving */
-	char data_path[256];         /* "" means mock data */
+	char pretrain_script[256]; /* pretrain_gpt.py */
+	char python[256];          /* interpreter for serving, "python3" */
+	char model_path[256];      /* weights or config directory for serving */
+	char data_path[256];       /* "" means mock data */
 	char tokenizer_path[256];
-	char host[128];              /* serving listen address */
+	char host[128]; /* serving listen address */
 	uint32_t port;
-	char master_addr[128];       /* rendezvous of several nodes */
+	char master_addr[128]; /* rendezvous of several nodes */
 	uint32_t master_port;
 	uint32_t train_iters;
 	uint32_t log_interval;
-	char log_dir[256];           /* "" for none */
+	char log_dir[256];                               /* "" for none */
 	char partition[64], account[64], container[256]; /* sbatch */
 } mf_site;
 /** NULL or "" gives the defaults. */
@@ -218,19 +245,36 @@ typedef enum mf_schedule { MF_1F1B, MF_INTERLEAVED, MF_DUALPIPE } mf_schedule;
 typedef enum mf_sharding { MF_ZERO1, MF_ZERO1_OFFLOAD, MF_FSDP } mf_sharding;
 typedef enum mf_recompute { MF_RECOMPUTE_NONE, MF_RECOMPUTE_SELECTIVE, MF_RECOMPUTE_FULL } mf_recompute;
 /** Modules that selective recompute may name (bits of mf_plan.recompute_modules). */
-typedef enum mf_recompute_module { MF_RC_CORE_ATTN = 1, MF_RC_MOE_ACT = 2, MF_RC_LAYERNORM = 4, MF_RC_MLA_UP_PROJ = 8,
-	MF_RC_MLP = 16, MF_RC_MOE = 32, MF_RC_SHARED_EXPERTS = 64 } mf_recompute_module;
+typedef enum mf_recompute_module {
+	MF_RC_CORE_ATTN = 1,
+	MF_RC_MOE_ACT = 2,
+	MF_RC_LAYERNORM = 4,
+	MF_RC_MLA_UP_PROJ = 8,
+	MF_RC_MLP = 16,
+	MF_RC_MOE = 32,
+	MF_RC_SHARED_EXPERTS = 64
+} mf_recompute_module;
 typedef enum mf_dispatcher { MF_DISP_ALLTOALL, MF_DISP_ALLGATHER, MF_DISP_DEEPEP, MF_DISP_HYBRIDEP } mf_dispatcher;
 typedef enum mf_a2a { MF_A2A_NONE, MF_A2A_DEEPEP, MF_A2A_MOONCAKE, MF_A2A_NIXL, MF_A2A_FLASHINFER } mf_a2a;
-typedef enum mf_runner { MF_RUN_AUTO, MF_RUN_TRITON, MF_RUN_DEEP_GEMM, MF_RUN_TRITON_KERNEL, MF_RUN_FLASHINFER_TRTLLM,
-	MF_RUN_FLASHINFER_CUTLASS, MF_RUN_FLASHINFER_CUTEDSL, MF_RUN_FLASHINFER_MXFP4, MF_RUN_CUTLASS, MF_RUN_MARLIN } mf_runner;
+typedef enum mf_runner {
+	MF_RUN_AUTO,
+	MF_RUN_TRITON,
+	MF_RUN_DEEP_GEMM,
+	MF_RUN_TRITON_KERNEL,
+	MF_RUN_FLASHINFER_TRTLLM,
+	MF_RUN_FLASHINFER_CUTLASS,
+	MF_RUN_FLASHINFER_CUTEDSL,
+	MF_RUN_FLASHINFER_MXFP4,
+	MF_RUN_CUTLASS,
+	MF_RUN_MARLIN
+} mf_runner;
 typedef enum mf_deepep_mode { MF_DM_AUTO, MF_DM_NORMAL, MF_DM_LOW_LATENCY } mf_deepep_mode;
 typedef enum mf_graph_mode { MF_GRAPH_FULL, MF_GRAPH_OFF } mf_graph_mode;
 typedef enum mf_placement { MF_PLACE_DEFAULT, MF_PLACE_COMM_FIRST, MF_PLACE_COMPUTE_FIRST } mf_placement;
 typedef enum mf_comm_kind { MF_COMM_STREAM, MF_COMM_DEVICE } mf_comm_kind;
-extern const mf_choice mf_schedule_choices[], mf_sharding_choices[], mf_recompute_choices[], mf_recompute_module_choices[],
-	mf_dispatcher_choices[], mf_a2a_choices[], mf_runner_choices[], mf_deepep_mode_choices[], mf_graph_mode_choices[],
-	mf_placement_choices[];
+extern const mf_choice mf_schedule_choices[], mf_sharding_choices[], mf_recompute_choices[],
+	mf_recompute_module_choices[], mf_dispatcher_choices[], mf_a2a_choices[], mf_runner_choices[],
+	mf_deepep_mode_choices[], mf_graph_mode_choices[], mf_placement_choices[];
 
 /**
  * One plan: a plain value of at most 64 bytes, comparable with memcmp, no pointers. Sizes are degrees; 0 in a field
@@ -240,33 +284,33 @@ extern const mf_choice mf_schedule_choices[], mf_sharding_choices[], mf_recomput
  */
 typedef struct mf_plan {
 	uint16_t tp, cp, pp, ep;
-	uint16_t etp;            /* expert tensor parallel in training; 0: as tp. Serving derives it: tp*cp*dp/(ep*moe_dp) */
-	uint16_t vpp;            /* chunks a pipeline rank holds; 1 unless interleaved */
-	uint16_t micro_batch;    /* sequences, training */
-	uint16_t moe_dp;         /* serving; 1 */
-	uint16_t replicas;       /* serving: independent engines side by side; 1 */
-	uint16_t node_limit;     /* nodes a token may reach; 0: the model's own limit */
-	uint16_t redundant;      /* redundant experts, whole model */
+	uint16_t etp; /* expert tensor parallel in training; 0: as tp. Serving derives it: tp*cp*dp/(ep*moe_dp) */
+	uint16_t vpp; /* chunks a pipeline rank holds; 1 unless interleaved */
+	uint16_t micro_batch;               /* sequences, training */
+	uint16_t moe_dp;                    /* serving; 1 */
+	uint16_t replicas;                  /* serving: independent engines side by side; 1 */
+	uint16_t node_limit;                /* nodes a token may reach; 0: the model's own limit */
+	uint16_t redundant;                 /* redundant experts, whole model */
 	uint16_t first_layers, last_layers; /* decoder layers of the first / last stage; 0: even split */
-	uint16_t stage_layout;   /* interned list of layers a virtual stage; 0: none */
-	uint16_t expert_map;     /* interned name of an expert placement file; 0: none */
-	uint16_t sm_budget;      /* SMs given to communication; 0: the library's own */
-	uint16_t recompute_layers; /* full: layers a checkpoint spans (uniform); 1 */
-	uint16_t kernel;         /* packed kernel spec (mf_kernel_pack), 0: none */
-	uint16_t prefill_chunk;  /* serving, in units of 256 tokens; 0: the engine's default */
-	uint8_t phase;           /* mf_phase */
-	uint8_t schedule;        /* mf_schedule */
-	uint8_t overlap;         /* expert-parallel communication hidden behind compute (training); two-batch overlap (serving) */
-	uint8_t comm_chunks;     /* pieces a dispatch is cut into; 1 */
-	uint8_t placement;       /* mf_placement, for the simulator */
-	uint8_t comm_kind;       /* mf_comm_kind; device is refused at construction */
-	uint8_t sharding;        /* mf_sharding */
-	uint8_t zero_stage;      /* 0..3; default 1, and 3 under fsdp */
-	uint8_t recompute;       /* mf_recompute */
-	uint8_t recompute_modules; /* mf_recompute_module bits, selective only; default core_attn */
-	uint8_t dispatcher;      /* mf_dispatcher, training */
+	uint16_t stage_layout;              /* interned list of layers a virtual stage; 0: none */
+	uint16_t expert_map;                /* interned name of an expert placement file; 0: none */
+	uint16_t sm_budget;                 /* SMs given to communication; 0: the library's own */
+	uint16_t recompute_layers;          /* full: layers a checkpoint spans (uniform); 1 */
+	uint16_t kernel;                    /* packed kernel spec (mf_kernel_pack), 0: none */
+	uint16_t prefill_chunk;             /* serving, in units of 256 tokens; 0: the engine's default */
+	uint8_t phase;                      /* mf_phase */
+	uint8_t schedule;                   /* mf_schedule */
+	uint8_t overlap; /* expert-parallel communication hidden behind compute (training); two-batch overlap (serving) */
+	uint8_t comm_chunks;                     /* pieces a dispatch is cut into; 1 */
+	uint8_t placement;                       /* mf_placement, for the simulator */
+	uint8_t comm_kind;                       /* mf_comm_kind; device is refused at construction */
+	uint8_t sharding;                        /* mf_sharding */
+	uint8_t zero_stage;                      /* 0..3; default 1, and 3 under fsdp */
+	uint8_t recompute;                       /* mf_recompute */
+	uint8_t recompute_modules;               /* mf_recompute_module bits, selective only; default core_attn */
+	uint8_t dispatcher;                      /* mf_dispatcher, training */
 	uint8_t a2a, runner, deepep_mode, graph; /* serving */
-	uint8_t pad;             /* zero */
+	uint8_t pad;                             /* zero */
 } mf_plan;
 _Static_assert(sizeof(mf_plan) <= 64, "a plan stays small enough to copy");
 
@@ -295,15 +339,16 @@ size_t mf_stage_layout_parse(const char *text, uint16_t *counts, size_t cap);
  * counts, or the even split. Where the layers do not divide, the remainder goes one each to the first stages and *even is
  * false (may be NULL): such a plan can be priced though no toolchain builds it. Returns pp*vpp, or 0 when it exceeds `cap`.
  */
-size_t mf_plan_stages(const mf_plan *p, const mf_model *m, const mf_intern *intern, uint16_t *counts, size_t cap, bool *even);
+size_t mf_plan_stages(
+	const mf_plan *p, const mf_model *m, const mf_intern *intern, uint16_t *counts, size_t cap, bool *even);
 
 /** One dimension of a plan. Text segments, columns, errors, help and man page come from this table. */
 typedef struct mf_plan_dim {
-	const char *name;        /* "ep" */
-	const char *segment;     /* how it is written: "ep8", "rc:selective" */
-	const char *title;       /* column heading, short */
-	const char *help;        /* one line */
-	unsigned phases;         /* bit 1<<MF_TRAIN, 1<<MF_SERVE */
+	const char *name;         /* "ep" */
+	const char *segment;      /* how it is written: "ep8", "rc:selective" */
+	const char *title;        /* column heading, short */
+	const char *help;         /* one line */
+	unsigned phases;          /* bit 1<<MF_TRAIN, 1<<MF_SERVE */
 	const mf_choice *choices; /* NULL for numbers */
 } mf_plan_dim;
 /** Table of dimensions; ends with a NULL name. */
@@ -329,8 +374,8 @@ uint64_t mf_plan_hash(const mf_plan *p);
 typedef struct mf_kernel {
 	bool fuse_gather, fuse_combine;
 	uint8_t tile_m_log2, tile_n_log2, tile_k_log2; /* 4..8 */
-	uint8_t warps_log2;  /* 1..4 */
-	uint8_t stages;      /* 1..5 */
+	uint8_t warps_log2;                            /* 1..4 */
+	uint8_t stages;                                /* 1..5 */
 } mf_kernel;
 /** 0 is "no kernel", so a packed kernel is never 0. */
 uint16_t mf_kernel_pack(const mf_kernel *k);

@@ -47,7 +47,8 @@ mf_status mf_input_open(mf_doc *out, const char *kind, const char *name_or_path,
 /** Short name of a document: its file without folder and suffix, or the built-in name. */
 void mf_input_name(const char *doc_name, char *out, size_t size);
 /** Reads `key` as one of `choices`; absent leaves *out. */
-mf_status mf_get_choice(const mf_doc *d, const mf_node *map, const char *key, const mf_choice *choices, int *out, mf_err *err);
+mf_status mf_get_choice(
+	const mf_doc *d, const mf_node *map, const char *key, const mf_choice *choices, int *out, mf_err *err);
 
 #define MF_CHUNK_TOKENS 256u
 /** Longest interned texts a plan's text can carry. */

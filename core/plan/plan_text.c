@@ -52,15 +52,15 @@ static void put_kernel(out *o, uint16_t packed)
 	if (!mf_kernel_unpack(&k, packed))
 		return;
 	put(o, "%s%s%s%ux%ux%u-w%u-s%u", k.fuse_gather ? "g" : "", k.fuse_combine ? "c" : "",
-		k.fuse_gather || k.fuse_combine ? "-" : "", 1u << k.tile_m_log2, 1u << k.tile_n_log2, 1u << k.tile_k_log2,
-		1u << k.warps_log2, k.stages);
+		k.fuse_gather || k.fuse_combine ? "-" : "", 1u << k.tile_m_log2, 1u << k.tile_n_log2,
+		1u << k.tile_k_log2, 1u << k.warps_log2, k.stages);
 }
 
 /* Written even at its default: the degrees every plan is known by, and the schedule of a training plan. */
 static bool always_written(const mf_plan *p, int dim)
 {
 	return dim == MF_DIM_OF_NUMBER_tp || dim == MF_DIM_OF_NUMBER_pp || dim == MF_DIM_OF_NUMBER_ep ||
-		(dim == MF_DIM_OF_WORD_schedule && p->phase == MF_TRAIN);
+	       (dim == MF_DIM_OF_WORD_schedule && p->phase == MF_TRAIN);
 }
 
 size_t mf_plan_format(const mf_plan *p, const mf_intern *intern, char text[MF_PLAN_TEXT_MAX])
@@ -101,12 +101,12 @@ size_t mf_plan_format(const mf_plan *p, const mf_intern *intern, char text[MF_PL
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
 typedef struct reader {
-	const char *text;    /* whole */
-	const char *seg;     /* current segment, NUL-terminated copy in `word` */
+	const char *text; /* whole */
+	const char *seg;  /* current segment, NUL-terminated copy in `word` */
 	char word[160];
 	mf_plan plan;
 	mf_intern *intern;
-	uint64_t seen;       /* bit a dimension */
+	uint64_t seen; /* bit a dimension */
 	mf_err *err;
 } reader;
 _Static_assert(MF_DIM_COUNT < 64, "one bit of `seen` a dimension");
@@ -121,7 +121,8 @@ static mf_status MF_PRINTF(3, 4) bad(reader *r, size_t offset, const char *fmt, 
 	va_start(ap, fmt);
 	vsnprintf(msg, sizeof(msg), fmt, ap);
 	va_end(ap);
-	return mf_fail_at(r->err, MF_EINPUT, NULL, 0, "plan", "column %zu: %s", (size_t)(r->seg - r->text) + offset + 1, msg);
+	return mf_fail_at(
+		r->err, MF_EINPUT, NULL, 0, "plan", "column %zu: %s", (size_t)(r->seg - r->text) + offset + 1, msg);
 }
 
 static bool in_phase(const reader *r, int dim)
@@ -141,7 +142,8 @@ static const char *expected(const reader *r, char text[220])
 
 		if (!in_phase(r, i) || mf_dim_stores[i].form == MF_DIM_OVERLAP)
 			continue;
-		n = snprintf(text + len, 220 - len, "%s%s", len ? " " : "", word ? mf_plan_dims[i].segment : mf_plan_dims[i].name);
+		n = snprintf(text + len, 220 - len, "%s%s", len ? " " : "",
+			word ? mf_plan_dims[i].segment : mf_plan_dims[i].name);
 		if (n < 0 || (size_t)n >= 220 - len)
 			break;
 		len += (size_t)n;
@@ -263,8 +265,9 @@ static mf_status read_recompute(reader *r, const char *at)
 		const char *digits = at + 4;
 
 		if (*digits && (!whole_number(&digits, 1, MF_MAX_LAYERS, &layers) || *digits))
-			return bad(r, (size_t)(at + 4 - r->word), "\"%.60s\": rc:full takes a whole number of layers from 1 to %d",
-				r->word, MF_MAX_LAYERS);
+			return bad(r, (size_t)(at + 4 - r->word),
+				"\"%.60s\": rc:full takes a whole number of layers from 1 to %d", r->word,
+				MF_MAX_LAYERS);
 		p->recompute = MF_RECOMPUTE_FULL;
 		p->recompute_layers = (uint16_t)layers;
 		return MF_OK;
@@ -304,12 +307,14 @@ static mf_status read_interned(reader *r, int dim, const char *at)
 	if (strlen(at) > max)
 		return bad(r, column, "%s is longer than %zu characters", mf_plan_dims[dim].name, max);
 	if (layout && mf_stage_layout_parse(at, counts, MF_COUNT(counts)) == 0)
-		return bad(r, column, "\"%.60s\": lay takes layers a virtual stage joined by '-', such as 13-14 or 4x15-1", r->word);
+		return bad(r, column,
+			"\"%.60s\": lay takes layers a virtual stage joined by '-', such as 13-14 or 4x15-1", r->word);
 	if (!layout) {
 		size_t len = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
 		if (len == 0 || at[len] != '\0')
-			return bad(r, column + len, "\"%.60s\": map takes a name of letters, digits, '.', '_' and '-'", r->word);
+			return bad(r, column + len, "\"%.60s\": map takes a name of letters, digits, '.', '_' and '-'",
+				r->word);
 	}
 	id = mf_intern_id(r->intern, at);
 	if (id == 0)
@@ -354,7 +359,8 @@ static mf_status read_kernel(reader *r, const char *at)
 	if (!read_log2(&at, 4, 8, &k.tile_m_log2) || !skip(&at, "x") || !read_log2(&at, 4, 8, &k.tile_n_log2) ||
 		!skip(&at, "x") || !read_log2(&at, 4, 8, &k.tile_k_log2) || !skip(&at, "-w") ||
 		!read_log2(&at, 1, 4, &k.warps_log2) || !skip(&at, "-s") || !whole_number(&at, 1, 5, &stages) || *at)
-		return bad(r, (size_t)(at - r->word), "k takes [g|c|gc-]MxNxK-wWARPS-sSTAGES with tiles 16 to 256, 2 to 16 warps and "
+		return bad(r, (size_t)(at - r->word),
+			"k takes [g|c|gc-]MxNxK-wWARPS-sSTAGES with tiles 16 to 256, 2 to 16 warps and "
 			"1 to 5 stages, such as k:gc-64x128x64-w8-s3");
 	k.stages = (uint8_t)stages;
 	r->plan.kernel = mf_kernel_pack(&k);

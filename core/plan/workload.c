@@ -4,10 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-#define TRY(call) \
-	do { \
-		if ((st = (call)) < 0) \
-			return st; \
+#define TRY(call)                                                                                                      \
+	do {                                                                                                           \
+		if ((st = (call)) < 0)                                                                                 \
+			return st;                                                                                     \
 	} while (0)
 
 /* ---- workload ----------------------------------------------------------------------------------------------------- */
@@ -19,12 +19,13 @@ static mf_status read_micro_batches(mf_workload *w, const mf_doc *doc, const mf_
 	if (!list)
 		return MF_OK;
 	if (list->kind != MF_LIST || list->n_children == 0 || list->n_children > MF_MAX_MICRO_BATCHES)
-		return mf_fail_at(err, MF_EINPUT, doc->name, list->line, "micro_batches", "a list of 1 to %d sizes", MF_MAX_MICRO_BATCHES);
+		return mf_fail_at(err, MF_EINPUT, doc->name, list->line, "micro_batches", "a list of 1 to %d sizes",
+			MF_MAX_MICRO_BATCHES);
 	w->n_micro_batches = 0;
 	for (const mf_node *n = list->first; n; n = n->next) {
 		if (n->kind != MF_NUMBER || !(n->number >= 1 && n->number <= 65535) || n->number != floor(n->number))
-			return mf_fail_at(err, MF_EINPUT, doc->name, n->line, "micro_batches", "\"%.40s\" is no whole number from 1 to 65535",
-				n->text);
+			return mf_fail_at(err, MF_EINPUT, doc->name, n->line, "micro_batches",
+				"\"%.40s\" is no whole number from 1 to 65535", n->text);
 		w->micro_batches[w->n_micro_batches++] = (uint32_t)n->number;
 	}
 	return MF_OK;
@@ -37,10 +38,12 @@ static mf_status read_load(mf_workload *w, const mf_doc *doc, const mf_node *lis
 	uint32_t n = 0;
 
 	if (list->kind != MF_LIST || list->n_children == 0 || list->n_children > MF_MAX_LOAD_BINS)
-		return mf_fail_at(err, MF_EINPUT, doc->name, list->line, "load", "a list of 1 to %d loads, one an expert", MF_MAX_LOAD_BINS);
+		return mf_fail_at(err, MF_EINPUT, doc->name, list->line, "load",
+			"a list of 1 to %d loads, one an expert", MF_MAX_LOAD_BINS);
 	for (const mf_node *item = list->first; item; item = item->next) {
 		if (item->kind != MF_NUMBER || !(item->number >= 0 && item->number <= 1e15))
-			return mf_fail_at(err, MF_EINPUT, doc->name, item->line, "load", "\"%.40s\" is no load of 0 or more", item->text);
+			return mf_fail_at(err, MF_EINPUT, doc->name, item->line, "load",
+				"\"%.40s\" is no load of 0 or more", item->text);
 		sum += item->number;
 	}
 	if (!(sum > 0))
@@ -64,7 +67,8 @@ static mf_status read_histogram(mf_workload *w, const mf_doc *doc, const mf_node
 		return read_load(w, doc, load, err);
 	TRY(mf_doc_read_file(&file, load->text, err));
 	list = file.root->kind == MF_MAP ? mf_node_get(file.root, "load") : file.root;
-	st = list ? read_load(w, &file, list, err) : mf_fail_at(err, MF_EINPUT, file.name, file.root->line, "load", "missing");
+	st = list ? read_load(w, &file, list, err)
+		  : mf_fail_at(err, MF_EINPUT, file.name, file.root->line, "load", "missing");
 	mf_doc_dispose(&file);
 	return st;
 }
@@ -72,8 +76,8 @@ static mf_status read_histogram(mf_workload *w, const mf_doc *doc, const mf_node
 mf_status mf_workload_from_doc(mf_workload *out, const mf_doc *doc, mf_err *err)
 {
 	static const char *const keys[] = {"name", "phase", "seq", "global_batch", "micro_batches", "precision", "mtp",
-		"input_tokens", "output_tokens", "concurrency", "ttft_target_ms", "tpot_target_ms", "fp8_kv", "max_violation", "load",
-		NULL};
+		"input_tokens", "output_tokens", "concurrency", "ttft_target_ms", "tpot_target_ms", "fp8_kv",
+		"max_violation", "load", NULL};
 	const mf_node *root = doc->root;
 	int phase = MF_TRAIN, precision = MF_PREC_BF16;
 	mf_workload w;
@@ -124,8 +128,9 @@ mf_status mf_workload_load(mf_workload *out, const char *name_or_path, mf_phase 
 	TRY(mf_input_open(&doc, "workloads", name_or_path, err));
 	st = mf_workload_from_doc(&w, &doc, err);
 	if (st == MF_OK && w.phase != phase)
-		st = mf_fail_at(err, MF_EINPUT, doc.name, doc.root->line, "phase", "a %s workload, where %s is asked for",
-			mf_choice_name(mf_phase_choices, w.phase), mf_choice_name(mf_phase_choices, phase));
+		st = mf_fail_at(err, MF_EINPUT, doc.name, doc.root->line, "phase",
+			"a %s workload, where %s is asked for", mf_choice_name(mf_phase_choices, w.phase),
+			mf_choice_name(mf_phase_choices, phase));
 	mf_doc_dispose(&doc);
 	if (st == MF_OK)
 		*out = w;
@@ -156,10 +161,11 @@ mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 {
 	static const char *const keys[] = {"name", "toolchain", "attention", "transformer_engine", "loss", "graphs",
 		"grad_reduce_bf16", "precision_aware", "overlap_grad_reduce", "overlap_param_gather", "delay_wgrad",
-		"shared_expert_overlap", "permute_fusion", "deepep", "hybridep", "einops", "deep_gemm", "attention_dropout",
-		"runner_default", "mem_fraction", NULL};
+		"shared_expert_overlap", "permute_fusion", "deepep", "hybridep", "einops", "deep_gemm",
+		"attention_dropout", "runner_default", "mem_fraction", NULL};
 	const mf_node *root = doc->root;
-	int toolchain = -1, attention = MF_ATTN_FLASH, loss = MF_LOSS_NATIVE, graphs = MF_GRAPHS_NONE, runner = MF_RUN_AUTO;
+	int toolchain = -1, attention = MF_ATTN_FLASH, loss = MF_LOSS_NATIVE, graphs = MF_GRAPHS_NONE,
+	    runner = MF_RUN_AUTO;
 	bool megatron;
 	mf_stack s;
 	mf_status st;
@@ -241,10 +247,14 @@ static void site_default(mf_site *s)
 
 mf_status mf_site_load(mf_site *out, const char *path, mf_err *err)
 {
-	static const char *const keys[] = {"name", "pretrain_script", "python", "model_path", "data_path", "tokenizer_path", "host",
-		"port", "master_addr", "master_port", "train_iters", "log_interval", "log_dir", "partition", "account", "container",
-		NULL};
-	const struct { const char *key; char *at; size_t size; } texts[] = {
+	static const char *const keys[] = {"name", "pretrain_script", "python", "model_path", "data_path",
+		"tokenizer_path", "host", "port", "master_addr", "master_port", "train_iters", "log_interval",
+		"log_dir", "partition", "account", "container", NULL};
+	const struct {
+		const char *key;
+		char *at;
+		size_t size;
+	} texts[] = {
 		{"name", out->name, sizeof(out->name)},
 		{"pretrain_script", out->pretrain_script, sizeof(out->pretrain_script)},
 		{"python", out->python, sizeof(out->python)},

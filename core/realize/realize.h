@@ -8,16 +8,16 @@
 
 /** Answer of the predicate, small enough to keep a million of. */
 typedef struct mf_verdict {
-	mf_rule_id rule;      /* MF_RULE_NONE: buildable; MF_RULE_MEMORY: the memory gate; else the emitter's rule */
-	bool probe;           /* buildable, but within the ledger's error of the budget */
-	mf_memory memory;     /* filled unless the dry run already refused and `always_memory` is off; then NaN */
+	mf_rule_id rule;  /* MF_RULE_NONE: buildable; MF_RULE_MEMORY: the memory gate; else the emitter's rule */
+	bool probe;       /* buildable, but within the ledger's error of the budget */
+	mf_memory memory; /* filled unless the dry run already refused and `always_memory` is off; then NaN */
 } mf_verdict;
 
 /** One predicate a thread; emitter and cost are borrowed. */
 typedef struct mf_realizer {
 	const mf_emitter *emitter;
 	mf_cost *cost;
-	bool always_memory;   /* fill memory for refused plans too */
+	bool always_memory; /* fill memory for refused plans too */
 } mf_realizer;
 void mf_realize(const mf_realizer *r, const mf_plan *p, mf_verdict *out);
 
@@ -33,7 +33,9 @@ mf_status mf_realize_explain(const mf_realizer *r, const mf_plan *p, mf_refusal 
 void mf_paper_note(const mf_plan *p, const mf_inputs *in, char out[256]);
 
 /** Boundary catalogue: B1-B8 and the rule families, for `moefs boundaries` and the docs. Ends with a NULL id. */
-typedef struct mf_boundary { const char *id, *title, *layer, *disposition; } mf_boundary;
+typedef struct mf_boundary {
+	const char *id, *title, *layer, *disposition;
+} mf_boundary;
 extern const mf_boundary mf_boundaries[];
 
 #endif

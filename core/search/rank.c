@@ -9,14 +9,14 @@
 #include <string.h>
 
 const mf_choice mf_sort_key_choices[] = {
-        {MF_SORT_THROUGHPUT, "throughput", "tokens/s/GPU"},
-        {MF_SORT_MEMORY, "memory", "GB of the worst stage"},
-        {MF_SORT_STEP, "step", "training step, ms"},
-        {MF_SORT_TTFT, "ttft", "time to first token, ms"},
-        {MF_SORT_TPOT, "tpot", "time per output token, ms"},
-        {MF_SORT_HIDDEN, "hidden", "share of communication hidden"},
-        {MF_SORT_BUBBLE, "bubble", "share of the step lost in the pipeline"},
-        {0, NULL, NULL},
+	{MF_SORT_THROUGHPUT, "throughput", "tokens/s/GPU"},
+	{MF_SORT_MEMORY, "memory", "GB of the worst stage"},
+	{MF_SORT_STEP, "step", "training step, ms"},
+	{MF_SORT_TTFT, "ttft", "time to first token, ms"},
+	{MF_SORT_TPOT, "tpot", "time per output token, ms"},
+	{MF_SORT_HIDDEN, "hidden", "share of communication hidden"},
+	{MF_SORT_BUBBLE, "bubble", "share of the step lost in the pipeline"},
+	{0, NULL, NULL},
 };
 
 #define DIGIT_BITS 11
@@ -188,7 +188,7 @@ static size_t drop_beaten(const mf_row *rows, uint32_t *front, size_t n, mf_phas
 		bool beaten = false;
 		for (size_t k = i + 1; k < n && rows[front[k]].throughput == r->throughput && !beaten; k++)
 			beaten = cost_x(&rows[front[k]], phase) <= cost_x(r, phase) &&
-			         cost_y(&rows[front[k]], phase) <= cost_y(r, phase);
+				 cost_y(&rows[front[k]], phase) <= cost_y(r, phase);
 		if (!beaten)
 			front[kept++] = front[i];
 	}

@@ -57,7 +57,7 @@ static void worker_dispose(worker_state *b)
 }
 
 static mf_status worker_init(worker_state *b, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts,
-        const mf_emitter *emitter, mf_err *err)
+	const mf_emitter *emitter, mf_err *err)
 {
 	mf_status st;
 
@@ -289,7 +289,7 @@ static mf_status check_opts(const mf_search_opts *opts, mf_err *err)
 }
 
 mf_status mf_search_run(
-        mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err)
+	mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err)
 {
 	const mf_search_opts defaults = MF_SEARCH_OPTS_INIT;
 	const double start = mf_now_ms();
@@ -316,8 +316,8 @@ mf_status mf_search_run(
 	j.rows = s ? alloc_rows(j.n_rows) : NULL;
 	if (!j.rows || (n_chunks = cut_chunks(&j)) == 0) {
 		st = j.rows && j.n_rows == 0 && j.chunk_done
-		             ? MF_OK
-		             : mf_fail(err, MF_ENOMEM, "out of memory for %zu plans", j.n_rows);
+			     ? MF_OK
+			     : mf_fail(err, MF_ENOMEM, "out of memory for %zu plans", j.n_rows);
 		if (st < 0)
 			goto done;
 	}
@@ -414,7 +414,7 @@ static void draw(uint64_t *picks, size_t n, uint64_t total, uint64_t seed)
 }
 
 mf_status mf_search_sample(mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts,
-        size_t n, uint64_t seed, mf_err *err)
+	size_t n, uint64_t seed, mf_err *err)
 {
 	const mf_search_opts defaults = MF_SEARCH_OPTS_INIT;
 	const double start = mf_now_ms();

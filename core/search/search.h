@@ -13,55 +13,74 @@ extern const mf_choice mf_space_choices[];
 /** One scored plan; at most 128 bytes. */
 typedef struct mf_row {
 	mf_plan plan;
-	float throughput;          /* tokens/s/GPU, the number that ranks */
-	float untaxed;             /* before taxes and penalties */
+	float throughput; /* tokens/s/GPU, the number that ranks */
+	float untaxed;    /* before taxes and penalties */
 	float step_ms, ttft_ms, tpot_ms;
-	float simulated;           /* tokens/s/GPU of the simulator where refined, else NaN */
+	float simulated; /* tokens/s/GPU of the simulator where refined, else NaN */
 	float memory_gb, hidden, bubble;
-	mf_rule_id rule;           /* MF_RULE_NONE: buildable */
+	mf_rule_id rule; /* MF_RULE_NONE: buildable */
 	uint8_t tier;
 	uint8_t probe : 1, extrapolated : 1;
 } mf_row;
 _Static_assert(sizeof(mf_row) <= 128, "a kept candidate stays under 200 bytes with its index");
 
-typedef struct mf_reason_count { mf_rule_id rule; uint64_t count; uint32_t first_row; } mf_reason_count;
+typedef struct mf_reason_count {
+	mf_rule_id rule;
+	uint64_t count;
+	uint32_t first_row;
+} mf_reason_count;
 
 typedef struct mf_search_counts {
-	uint64_t enumerated;       /* combinations of the space that were looked at */
-	uint64_t structural;       /* of them, sizes that do not divide: no plan at all */
-	uint64_t scored;           /* rows kept, rejected ones included */
+	uint64_t enumerated; /* combinations of the space that were looked at */
+	uint64_t structural; /* of them, sizes that do not divide: no plan at all */
+	uint64_t scored;     /* rows kept, rejected ones included */
 	uint64_t rejected_emit, rejected_memory;
 } mf_search_counts;
-typedef struct mf_search_timing { double enumerate_ms, predicate_ms, tier1_ms, tier2_ms, tier3_ms, total_ms; } mf_search_timing;
+typedef struct mf_search_timing {
+	double enumerate_ms, predicate_ms, tier1_ms, tier2_ms, tier3_ms, total_ms;
+} mf_search_timing;
 
 typedef struct mf_search_opts {
 	mf_space space;
-	bool constraint;           /* judge plans; off by default in the library */
+	bool constraint; /* judge plans; off by default in the library */
 	mf_cost_opts cost;
-	unsigned threads;          /* 0: one per core */
-	uint64_t max_rows;         /* 0: all */
+	unsigned threads;           /* 0: one per core */
+	uint64_t max_rows;          /* 0: all */
 	const volatile int *cancel; /* stored nonzero (atomically, when by another thread) to stop; may be NULL */
 	/** Called from worker threads with a batch of new rows (any order); the callee copies. May be NULL. */
 	void (*on_rows)(void *payload, const mf_row *rows, size_t n);
 	void *payload;
 } mf_search_opts;
-#define MF_SEARCH_OPTS_INIT {MF_SPACE_DEFAULT, false, MF_COST_OPTS_INIT, 0, 0, NULL, NULL, NULL}
+#define MF_SEARCH_OPTS_INIT                                                                                            \
+	{                                                                                                              \
+		MF_SPACE_DEFAULT, false, MF_COST_OPTS_INIT, 0, 0, NULL, NULL, NULL                                     \
+	}
 
 /** Result of a search. Owns rows and order. */
 typedef struct mf_search {
-	mf_row *rows; size_t n_rows;      /* in enumeration order: an index is a stable id */
-	uint32_t *order;                  /* rank -> row */
+	mf_row *rows;
+	size_t n_rows;   /* in enumeration order: an index is a stable id */
+	uint32_t *order; /* rank -> row */
 	mf_search_counts counts;
 	mf_search_timing timing;
-	mf_reason_count *reasons; size_t n_reasons;  /* most frequent first */
+	mf_reason_count *reasons;
+	size_t n_reasons; /* most frequent first */
 	bool canceled;
 } mf_search;
-mf_status mf_search_run(mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err);
+mf_status mf_search_run(
+	mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err);
 void mf_search_free(mf_search *s);
 
 /** Order of rows: by throughput, ties by plan text order of dimensions; deterministic. */
-typedef enum mf_sort_key { MF_SORT_THROUGHPUT, MF_SORT_MEMORY, MF_SORT_STEP, MF_SORT_TTFT, MF_SORT_TPOT, MF_SORT_HIDDEN,
-	MF_SORT_BUBBLE } mf_sort_key;
+typedef enum mf_sort_key {
+	MF_SORT_THROUGHPUT,
+	MF_SORT_MEMORY,
+	MF_SORT_STEP,
+	MF_SORT_TTFT,
+	MF_SORT_TPOT,
+	MF_SORT_HIDDEN,
+	MF_SORT_BUBBLE
+} mf_sort_key;
 extern const mf_choice mf_sort_key_choices[];
 /** Re-sorts `order` without touching rows. `tax` false ranks by `untaxed`. */
 mf_status mf_search_rank(mf_search *s, mf_sort_key key, bool descending, bool tax, unsigned threads);

@@ -10,11 +10,11 @@
 #include <string.h>
 
 const mf_choice mf_space_choices[] = {
-        {MF_SPACE_PAPER, "paper", "tp, pp, ep, schedule, overlap and sharding, as the paper enumerates"},
-        {MF_SPACE_DEFAULT, "default",
-                "adds micro-batch, recompute, virtual and uneven stages, dispatcher, cp, etp, replicas"},
-        {MF_SPACE_WIDE, "wide", "every value of every dimension that changes the command"},
-        {0, NULL, NULL},
+	{MF_SPACE_PAPER, "paper", "tp, pp, ep, schedule, overlap and sharding, as the paper enumerates"},
+	{MF_SPACE_DEFAULT, "default",
+		"adds micro-batch, recompute, virtual and uneven stages, dispatcher, cp, etp, replicas"},
+	{MF_SPACE_WIDE, "wide", "every value of every dimension that changes the command"},
+	{0, NULL, NULL},
 };
 
 /* ---- lists of values ------------------------------------------------------------------------------------------------
@@ -172,12 +172,12 @@ static values recompute_values(const mf_inputs *in, mf_space space)
 /* ---- pipeline shapes -------------------------------------------------------------------------------------------- */
 
 static void add_shape(
-        mf_space_set *s, size_t j, mf_schedule schedule, bool overlap, unsigned vpp, unsigned first, unsigned last)
+	mf_space_set *s, size_t j, mf_schedule schedule, bool overlap, unsigned vpp, unsigned first, unsigned last)
 {
 	if (s->n_shapes[j] == MF_SPACE_MAX_SHAPES)
 		return;
 	s->shapes[j][s->n_shapes[j]++] =
-	        (mf_shape){(uint16_t)vpp, (uint16_t)first, (uint16_t)last, (uint8_t)schedule, overlap};
+		(mf_shape){(uint16_t)vpp, (uint16_t)first, (uint16_t)last, (uint8_t)schedule, overlap};
 }
 
 static void add_both(mf_space_set *s, size_t j, mf_schedule schedule, unsigned vpp, unsigned first, unsigned last)
@@ -270,10 +270,10 @@ static void serve_keeps(mf_space_set *s, const mf_inputs *in, mf_space space, si
 				if (redundant[r] && in->model->experts == 0)
 					continue;
 				s->keeps[set][s->n_keeps[set]++] = (mf_keep){.sharding = plain.sharding,
-				        .zero_stage = plain.zero_stage,
-				        .graph = g ? MF_GRAPH_OFF : MF_GRAPH_FULL,
-				        .prefill_chunk = chunks[c],
-				        .redundant = redundant[r]};
+					.zero_stage = plain.zero_stage,
+					.graph = g ? MF_GRAPH_OFF : MF_GRAPH_FULL,
+					.prefill_chunk = chunks[c],
+					.redundant = redundant[r]};
 			}
 }
 
@@ -297,7 +297,7 @@ static uint32_t whole_depths(const mf_space_set *s, mf_plan p)
 	for (size_t j = 0; j < s->n_pp; j++) {
 		p.pp = s->pp[j];
 		const bool whole = mf_plan_dp(&p, s->world) > 0 && mf_plan_etp(&p, s->world) > 0 &&
-		                   (s->phase == MF_SERVE || mf_plan_edp(&p, s->world) > 0);
+				   (s->phase == MF_SERVE || mf_plan_edp(&p, s->world) > 0);
 		if (whole)
 			mask |= 1u << j;
 	}
@@ -331,7 +331,7 @@ static void train_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 	const values tps = tp_values(in, space), eps = ep_values(in, s->world), cps = cp_values(in, space);
 	const values recomputes = recompute_values(in, space);
 	const size_t n_mb =
-	        space == MF_SPACE_PAPER || in->workload->n_micro_batches == 0 ? 1 : in->workload->n_micro_batches;
+		space == MF_SPACE_PAPER || in->workload->n_micro_batches == 0 ? 1 : in->workload->n_micro_batches;
 	mf_plan p = mf_plan_default(MF_TRAIN);
 
 	for (size_t a = 0; a < tps.n; a++) {
@@ -345,14 +345,14 @@ static void train_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 					p.etp = etps.v[d];
 					const uint32_t mask = whole_depths(s, p);
 					const values disps =
-					        dispatcher_values(in, space, p.ep * (p.etp ? p.etp : p.tp) > 1);
+						dispatcher_values(in, space, p.ep * (p.etp ? p.etp : p.tp) > 1);
 					for (size_t e = 0; e < n_mb; e++)
 						for (size_t f = 0; f < disps.n; f++)
 							for (size_t g = 0; g < recomputes.n; g++) {
 								if (in->workload->n_micro_batches)
 									p.micro_batch =
-									        (uint16_t)
-									                in->workload->micro_batches[e];
+										(uint16_t)
+											in->workload->micro_batches[e];
 								p.dispatcher = (uint8_t)disps.v[f];
 								recompute_apply(&p, recomputes.v[g]);
 								add_group(s, &p, mask, 0);
@@ -391,7 +391,7 @@ static size_t serve_backends(const mf_inputs *in, mf_space space, bool spread, b
 
 	for (size_t a = 0; a < n_a2a; a++)
 		for (unsigned mode = MF_DM_AUTO; mode <= (a2as[a] == MF_A2A_DEEPEP ? MF_DM_LOW_LATENCY : MF_DM_AUTO);
-		        mode++)
+			mode++)
 			for (unsigned r = MF_RUN_AUTO; r <= last_runner && n < max; r++)
 				if (runner_suits((mf_runner)r, in->model->quant))
 					out[n++] = (backend){a2as[a], (uint8_t)mode, (uint8_t)r};
@@ -417,7 +417,7 @@ static void serve_groups(mf_space_set *s, const mf_inputs *in, mf_space space)
 				for (size_t d = 0; d < moe_dps.n; d++) {
 					backend backends[80];
 					const size_t n =
-					        serve_backends(in, space, eps.v[c] > 1, backends, MF_COUNT(backends));
+						serve_backends(in, space, eps.v[c] > 1, backends, MF_COUNT(backends));
 					for (size_t e = 0; e < n; e++)
 						for (size_t f = 0; f < replicas.n; f++) {
 							p.tp = tps.v[a];
@@ -512,7 +512,7 @@ size_t mf_space_group_fill(const mf_space_set *s, size_t group, mf_row *rows, si
 				if (n == max)
 					return n;
 				memset(&rows[n], 0,
-				        sizeof(rows[n])); /* padding too: equal searches are equal byte for byte */
+					sizeof(rows[n])); /* padding too: equal searches are equal byte for byte */
 				rows[n].plan = g->base;
 				apply(&rows[n].plan, s->pp[j], &s->shapes[j][h], &s->keeps[g->keep_set][k]);
 				n++;

@@ -29,8 +29,8 @@ typedef struct mf_keep {
 typedef struct mf_group {
 	mf_plan base;
 	uint64_t first_row;
-	uint32_t pp_mask;          /* bit j: pp[j] leaves whole sizes for every other dimension */
-	uint8_t keep_set;          /* index of keeps[] */
+	uint32_t pp_mask; /* bit j: pp[j] leaves whole sizes for every other dimension */
+	uint8_t keep_set; /* index of keeps[] */
 } mf_group;
 
 typedef struct mf_space_set {
@@ -46,7 +46,7 @@ typedef struct mf_space_set {
 	size_t n_groups, cap_groups;
 	uint64_t n_rows;
 	uint64_t enumerated, structural;
-	bool failed;               /* out of memory while growing */
+	bool failed; /* out of memory while growing */
 } mf_space_set;
 
 mf_status mf_space_set_init(mf_space_set *out, const mf_inputs *in, mf_space space, mf_err *err);

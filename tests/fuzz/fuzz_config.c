@@ -22,8 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		mf_model_count(&m, &c);
 		for (uint32_t i = 0; i < m.layers; i++)
 			moe += m.moe_layer[i];
-		if (moe != m.moe_layers || m.window_layers > m.layers || m.heads == 0 || (m.experts && m.topk > m.experts) ||
-			c.active > c.total)
+		if (moe != m.moe_layers || m.window_layers > m.layers || m.heads == 0 ||
+			(m.experts && m.topk > m.experts) || c.active > c.total)
 			abort();
 	} else if (!memchr(err.msg, '\0', sizeof(err.msg)) || err.msg[0] == '\0') {
 		abort();

@@ -26,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			continue;
 		}
 		mf_plan_format(&p, intern, printed);
-		if (mf_plan_parse(&back, printed, (mf_phase)phase, intern, &err) < 0 || memcmp(&p, &back, sizeof(p)) != 0)
+		if (mf_plan_parse(&back, printed, (mf_phase)phase, intern, &err) < 0 ||
+			memcmp(&p, &back, sizeof(p)) != 0)
 			abort();
 		mf_plan_format(&back, intern, again);
 		if (strcmp(printed, again) != 0)

@@ -8,8 +8,14 @@
 
 #include "base.h"
 
-static mf_status json(mf_doc *d, const char *text, mf_err *e) { return mf_doc_parse_json(d, "f.json", text, strlen(text), e); }
-static mf_status yaml(mf_doc *d, const char *text, mf_err *e) { return mf_doc_parse_yaml(d, "f.yaml", text, strlen(text), e); }
+static mf_status json(mf_doc *d, const char *text, mf_err *e)
+{
+	return mf_doc_parse_json(d, "f.json", text, strlen(text), e);
+}
+static mf_status yaml(mf_doc *d, const char *text, mf_err *e)
+{
+	return mf_doc_parse_yaml(d, "f.yaml", text, strlen(text), e);
+}
 
 Test(doc, json_nodes_know_their_lines)
 {
@@ -17,7 +23,8 @@ Test(doc, json_nodes_know_their_lines)
 	mf_err e;
 	const mf_node *n;
 
-	cr_assert_eq(json(&d, "{\n \"a\": \"x,\\\"y\",\n \"b\": [1,\n 2],\n \"c\": {\"d\": true}\n}\n", &e), MF_OK, "%s", e.msg);
+	cr_assert_eq(json(&d, "{\n \"a\": \"x,\\\"y\",\n \"b\": [1,\n 2],\n \"c\": {\"d\": true}\n}\n", &e), MF_OK,
+		"%s", e.msg);
 	cr_assert_eq(mf_node_get(d.root, "a")->line, 2);
 	n = mf_node_get(d.root, "b");
 	cr_assert_eq(n->n_children, 2);
@@ -30,7 +37,10 @@ Test(doc, json_errors_name_the_line)
 {
 	mf_doc d;
 	mf_err e;
-	static const struct { const char *text; int line; } bad[] = {
+	static const struct {
+		const char *text;
+		int line;
+	} bad[] = {
 		{"{\"a\": 1,\n\"b\": }", 2}, {"{\n\"a\": [1, 2", 2}, {"{} {}", 1}, {"{\"a\":1,\n\"a\":2}", 2}, {"", 1}};
 
 	for (size_t i = 0; i < MF_COUNT(bad); i++) {
@@ -78,8 +88,8 @@ Test(doc, yaml_scalars_have_types)
 
 Test(doc, yaml_refuses_what_surprises)
 {
-	static const char *const bad[] = {"a: &x 1\nb: *x\n", "a: !!int 3\n", "a: 1\n---\nb: 2\n", "a: 1\na: 2\n", "a: [1\n", "",
-		"? [x]\n: 1\n"};
+	static const char *const bad[] = {
+		"a: &x 1\nb: *x\n", "a: !!int 3\n", "a: 1\n---\nb: 2\n", "a: 1\na: 2\n", "a: [1\n", "", "? [x]\n: 1\n"};
 	mf_doc d;
 	mf_err e;
 

@@ -64,7 +64,8 @@ Test(command, every_format_reads_back_as_the_plan)
 		mf_err err = {0};
 		mf_command c;
 
-		cr_assert_eq(mf_command_write(&argv_, &in, &plan, (mf_command_format)f->value, &out, &err), MF_OK, "%s", err.msg);
+		cr_assert_eq(mf_command_write(&argv_, &in, &plan, (mf_command_format)f->value, &out, &err), MF_OK, "%s",
+			err.msg);
 		read_back(out.data, out.len, f->name, &c);
 		cr_expect(memcmp(&c.plan, &plan, sizeof(plan)) == 0, "%s", f->name);
 		cr_expect_eq(c.n_unread, 0, "%s: %s", f->name, c.n_unread ? c.unread[0] : "");
@@ -149,13 +150,15 @@ Test(command, the_site_changes_no_hash)
 
 Test(command, a_users_shell_line_is_read)
 {
-	static const char text[] =
-		"#!/bin/bash\n# our usual run\nset -e\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n\n"
-		"OMP_NUM_THREADS=4 torchrun --nproc_per_node=8 pretrain_gpt.py \\\n"
-		"  --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings 2048 \\\n"
-		"  --micro-batch-size 1 --global-batch-size 64 --num-experts 16 --moe-ffn-hidden-size 512 --vocab-size 32000 \\\n"
-		"  --moe-layer-freq \"([0]*1+[1]*7)\" --moe-token-dispatcher-type alltoall --expert-model-parallel-size 4 \\\n"
-		"  --use-distributed-optimizer --wandb-project 'my run' --swiglu\n";
+	static const char text[] = "#!/bin/bash\n# our usual run\nset -e\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n\n"
+				   "OMP_NUM_THREADS=4 torchrun --nproc_per_node=8 pretrain_gpt.py \\\n"
+				   "  --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
+				   "--max-position-embeddings 2048 \\\n"
+				   "  --micro-batch-size 1 --global-batch-size 64 --num-experts 16 "
+				   "--moe-ffn-hidden-size 512 --vocab-size 32000 \\\n"
+				   "  --moe-layer-freq \"([0]*1+[1]*7)\" --moe-token-dispatcher-type alltoall "
+				   "--expert-model-parallel-size 4 \\\n"
+				   "  --use-distributed-optimizer --wandb-project 'my run' --swiglu\n";
 	mf_command c;
 	char plan_text[MF_PLAN_TEXT_MAX];
 
@@ -174,7 +177,10 @@ Test(command, a_users_shell_line_is_read)
 
 Test(command, bad_commands_name_the_flag)
 {
-	static const struct { const char *args[6]; const char *field; } bad[] = {
+	static const struct {
+		const char *args[6];
+		const char *field;
+	} bad[] = {
 		{{"torchrun", "pretrain_gpt.py", "--num-layers", "x"}, "--num-layers"},
 		{{"torchrun", "pretrain_gpt.py", "--num-layers", "8"}, "--hidden-size"},
 		{{"torchrun", "pretrain_gpt.py", "--num-layers"}, "--num-layers"},

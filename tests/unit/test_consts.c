@@ -36,10 +36,10 @@ Test(consts, every_constant_has_a_name_a_unit_and_a_source)
 {
 	for (int i = 0; i < MF_CONST_COUNT; i++) {
 		cr_expect(mf_const_infos[i].name[0] && mf_const_infos[i].unit[0] && mf_const_infos[i].source[0],
-		        "constant %d", i);
+			"constant %d", i);
 		for (int j = 0; j < i; j++)
 			cr_expect(strcmp(mf_const_infos[i].name, mf_const_infos[j].name) != 0, "%s twice",
-			        mf_const_infos[i].name);
+				mf_const_infos[i].name);
 	}
 }
 
@@ -87,7 +87,7 @@ Test(consts, built_in_overlays)
 	cr_expect(eq(dbl, k.v[MF_C_TAX_TRAIN], 0.266));
 	cr_expect(isnan(k.v[MF_C_OFFLOAD_OVERLAP]));
 	cr_expect(not(mf_consts_extrapolated(&k, &ada, MF_BF16, 64, 2)),
-	        "names differ by vendor, brand and blanks alone");
+		"names differ by vendor, brand and blanks alone");
 }
 
 Test(consts, an_empty_domain_is_any)
@@ -111,20 +111,20 @@ Test(consts, what_is_wrong_is_named_and_changes_nothing)
 		int line;
 		const char *field, *says;
 	} bad[] = {
-	        {"values:\n  hbm_stream_frac: 0.8\n  kernel_patch_overhead_frac_tran: 1\n", 3,
-	                "kernel_patch_overhead_frac_tran", "kernel_patch_overhead_frac_train"},
-	        {"values: {hbm_stream_frac: fast}\n", 1, "hbm_stream_frac", "number"},
-	        {"values: {hbm_stream_frac: -1}\n", 1, "hbm_stream_frac", "small"},
-	        {"values: {hbm_stream_frac: .nan}\n", 1, "hbm_stream_frac", "number"},
-	        {"values: {kernel_patch_overhead_frac_train: -1}\n", 1, "kernel_patch_overhead_frac_train", "small"},
-	        {"values: 3\n", 1, "values", "map"},
-	        {"domain: {}\n", 1, "values", "map"},
-	        {"domain: [a]\nvalues: {}\n", 1, "domain", "map"},
-	        {"domain:\n  dtypes: [bf16, fp64]\nvalues: {}\n", 2, "dtypes", "fp64"},
-	        {"domain:\n  m_range: [64]\nvalues: {}\n", 2, "m_range", "two"},
-	        {"domain:\n  m_range: [64, 8]\nvalues: {}\n", 2, "m_range", "least"},
-	        {"domian: {}\nvalues: {}\n", 1, "domian", "domain"},
-	        {"- 1\n", 1, "", "map"},
+		{"values:\n  hbm_stream_frac: 0.8\n  kernel_patch_overhead_frac_tran: 1\n", 3,
+			"kernel_patch_overhead_frac_tran", "kernel_patch_overhead_frac_train"},
+		{"values: {hbm_stream_frac: fast}\n", 1, "hbm_stream_frac", "number"},
+		{"values: {hbm_stream_frac: -1}\n", 1, "hbm_stream_frac", "small"},
+		{"values: {hbm_stream_frac: .nan}\n", 1, "hbm_stream_frac", "number"},
+		{"values: {kernel_patch_overhead_frac_train: -1}\n", 1, "kernel_patch_overhead_frac_train", "small"},
+		{"values: 3\n", 1, "values", "map"},
+		{"domain: {}\n", 1, "values", "map"},
+		{"domain: [a]\nvalues: {}\n", 1, "domain", "map"},
+		{"domain:\n  dtypes: [bf16, fp64]\nvalues: {}\n", 2, "dtypes", "fp64"},
+		{"domain:\n  m_range: [64]\nvalues: {}\n", 2, "m_range", "two"},
+		{"domain:\n  m_range: [64, 8]\nvalues: {}\n", 2, "m_range", "least"},
+		{"domian: {}\nvalues: {}\n", 1, "domian", "domain"},
+		{"- 1\n", 1, "", "map"},
 	};
 	mf_cluster c = cluster("8xh100");
 

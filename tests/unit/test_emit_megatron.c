@@ -44,8 +44,8 @@ static mf_plan parse(const struct bench *b, const char *text)
 	return p;
 }
 
-static void expect_refusal(const struct bench *b, const char *plan, const char *id, const char *boundary, mf_kind kind,
-	const char *reason)
+static void expect_refusal(
+	const struct bench *b, const char *plan, const char *id, const char *boundary, mf_kind kind, const char *reason)
 {
 	mf_plan p = parse(b, plan);
 	mf_sink s = mf_sink_null();
@@ -165,7 +165,8 @@ Test(megatron, golden_commands)
 		cr_assert_eq(mf_argv_init(&a, false, &err), MF_OK);
 		mf_emit(b.emitter, &p, NAN, &a.sink);
 		mf_sink_reason(&a.sink, &reason);
-		cr_expect_eq(a.sink.rule, MF_RULE_NONE, "%s: %s: %s", g->name, mf_rule_get(a.sink.rule)->id, mf_buf_text(&reason));
+		cr_expect_eq(a.sink.rule, MF_RULE_NONE, "%s: %s: %s", g->name, mf_rule_get(a.sink.rule)->id,
+			mf_buf_text(&reason));
 		command_text(&a, &made);
 		snprintf(path, sizeof(path), "%s/golden/megatron/%s.txt", TESTS_DIR, g->name);
 		if (getenv("MOEFS_UPDATE_GOLDEN"))
@@ -242,8 +243,9 @@ Test(megatron, read_is_the_inverse_of_emit)
 			cr_assert_eq(a.n == 0, s.rule != MF_RULE_NONE, "%s", text);
 			if (s.rule == MF_RULE_NONE) {
 				accepted++;
-				cr_assert_eq(mf_command_read(&c, (const char *const *)a.args, a.n, (const char *const *)a.env, a.n_env,
-					b.in.intern, &err), MF_OK, "%s: %s", text, err.msg);
+				cr_assert_eq(mf_command_read(&c, (const char *const *)a.args, a.n,
+						     (const char *const *)a.env, a.n_env, b.in.intern, &err),
+					MF_OK, "%s: %s", text, err.msg);
 				mf_plan_format(&c.plan, b.in.intern, back);
 				cr_assert_str_eq(back, text);
 				cr_assert(memcmp(&c.plan, &p, sizeof(p)) == 0, "%s", text);
@@ -253,8 +255,9 @@ Test(megatron, read_is_the_inverse_of_emit)
 				mf_model_count(&b.model, &mine);
 				mf_model_count(&c.model, &theirs);
 				/* A norm over all heads becomes one by head: the only difference a command may make. */
-				cr_assert(theirs.total == mine.total || b.model.qk_norm_whole, "%s: %llu and %llu parameters", models[k],
-					(unsigned long long)theirs.total, (unsigned long long)mine.total);
+				cr_assert(theirs.total == mine.total || b.model.qk_norm_whole,
+					"%s: %llu and %llu parameters", models[k], (unsigned long long)theirs.total,
+					(unsigned long long)mine.total);
 				cr_assert_eq(c.workload.seq, b.workload.seq);
 				cr_assert_eq(c.workload.global_batch, b.workload.global_batch);
 				mf_command_dispose(&c);

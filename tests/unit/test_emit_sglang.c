@@ -67,12 +67,14 @@ Test(sglang, refusals_in_its_own_words)
 		"Unquantized DeepEP MoE currently supports low_latency mode only");
 	expect_rule(&b, "tp8/pp1/ep4/a2a:deepep", "sglang.X01", NULL);
 	expect_rule(&b, "tp8/pp1/ep16", "sglang.X10", "integer division or modulo by zero");
-	expect_rule(&b, "tp8/pp1/ep8/a2a:nixl/run:triton", "sglang.X15", "Normal mode is not supported for Nixl EP yet.");
+	expect_rule(
+		&b, "tp8/pp1/ep8/a2a:nixl/run:triton", "sglang.X15", "Normal mode is not supported for Nixl EP yet.");
 	expect_rule(&b, "tp8/pp1/ep1/a2a:flashinfer", "sglang.X01", NULL);
 	expect_rule(&b, "tp2/pp1/ep8/run:deep_gemm/a2a:deepep/dm:normal", "sglang.X03", NULL);
 	expect_rule(&b, "tp8/pp1/ep1/tbo", "sglang.B01", NULL);
 	expect_rule(&b, "tp8/pp1/ep8/a2a:mooncake/run:flashinfer_trtllm", "sglang.M15",
-		"Runner backend MoeRunnerBackend.FLASHINFER_TRTLLM requires a fused func for a2a backend mooncake, but none is "
+		"Runner backend MoeRunnerBackend.FLASHINFER_TRTLLM requires a fused func for a2a backend mooncake, but "
+		"none is "
 		"registered.");
 	expect_rule(&b, "tp2/pp1/ep2/rep2", "plan.replicas", NULL);
 	expect_rule(&b, "tp1/pp3/ep1", "plan.world", NULL);
@@ -145,7 +147,8 @@ static void read_back(const char *model, const char *cluster)
 	uint64_t state = 7;
 	size_t spoken = 0;
 	mf_err err = {0};
-	static const char *const degrees[] = {"tp1/pp1", "tp2/pp1", "tp4/pp1", "tp8/pp1", "tp2/pp2", "tp1/pp2", "tp4/pp2"};
+	static const char *const degrees[] = {
+		"tp1/pp1", "tp2/pp1", "tp4/pp1", "tp8/pp1", "tp2/pp2", "tp1/pp2", "tp4/pp2"};
 	static const char *const more[] = {"", "/g:off", "/ck2048", "/tbo", "/r32", "/rep2", "/rep4"};
 	static const char *const backends[] = {"", "/a2a:deepep", "/a2a:deepep/run:deep_gemm", "/run:triton",
 		"/a2a:mooncake/run:deep_gemm/dm:low_latency", "/a2a:deepep/dm:normal/run:deep_gemm"};
@@ -165,8 +168,9 @@ static void read_back(const char *model, const char *cluster)
 		mf_emit(b.emitter, &p, 0.85, &a.sink);
 		if (a.sink.rule == MF_RULE_NONE) {
 			spoken++;
-			cr_assert_eq(mf_command_read(&c, (const char *const *)a.args, a.n, (const char *const *)a.env, a.n_env, b.in.intern,
-				&err), MF_OK, "%s: %s", text, err.msg);
+			cr_assert_eq(mf_command_read(&c, (const char *const *)a.args, a.n, (const char *const *)a.env,
+					     a.n_env, b.in.intern, &err),
+				MF_OK, "%s: %s", text, err.msg);
 			mf_plan_format(&p, b.in.intern, was);
 			mf_plan_format(&c.plan, b.in.intern, is);
 			cr_expect_str_eq(is, was);

@@ -63,13 +63,15 @@ Test(inputs, every_built_in_file_loads)
 	for (const char *const *n = mf_builtin_names("workloads"); *n; n++) {
 		mf_status train = mf_workload_load(&w, *n, MF_TRAIN, &err);
 
-		cr_expect_eq(train == MF_OK ? MF_OK : mf_workload_load(&w, *n, MF_SERVE, &err), MF_OK, "%s: %s", *n, err.msg);
+		cr_expect_eq(train == MF_OK ? MF_OK : mf_workload_load(&w, *n, MF_SERVE, &err), MF_OK, "%s: %s", *n,
+			err.msg);
 		cr_expect_str_eq(w.name, *n);
 	}
 	for (const char *const *n = mf_builtin_names("stacks"); *n; n++) {
 		mf_status train = mf_stack_load(&s, *n, MF_TRAIN, &err);
 
-		cr_expect_eq(train == MF_OK ? MF_OK : mf_stack_load(&s, *n, MF_SERVE, &err), MF_OK, "%s: %s", *n, err.msg);
+		cr_expect_eq(
+			train == MF_OK ? MF_OK : mf_stack_load(&s, *n, MF_SERVE, &err), MF_OK, "%s: %s", *n, err.msg);
 		cr_expect_str_eq(s.name, *n);
 	}
 	cr_expect_null(*mf_builtin_names("nothing"));
@@ -90,19 +92,23 @@ Test(inputs, every_toolchain_has_a_stack_of_its_name)
 
 Test(inputs, clusters_carry_datasheet_numbers)
 {
-	mf_cluster h800 = cluster("8xh800"), a100 = cluster("8xa100"), rtx = cluster("2xrtx4090"), rack = cluster("gb200-nvl72");
+	mf_cluster h800 = cluster("8xh800"), a100 = cluster("8xa100"), rtx = cluster("2xrtx4090"),
+		   rack = cluster("gb200-nvl72");
 
-	cr_expect(h800.family == MF_HOPPER && h800.link_gbps == 200 && h800.hbm_bytes == 80e9 && h800.nvlink_domain == 8);
+	cr_expect(
+		h800.family == MF_HOPPER && h800.link_gbps == 200 && h800.hbm_bytes == 80e9 && h800.nvlink_domain == 8);
 	cr_expect_gt(h800.device_bytes, 79 * MF_GIB);
 	cr_expect_lt(h800.device_bytes, 80 * MF_GIB);
 	cr_expect(isnan(a100.tflops[MF_FP8]) && isnan(h800.tflops[MF_FP4]));
 	cr_expect(rtx.fabric == MF_FABRIC_PCIE && rtx.nvlink_domain == 1 && rtx.family == MF_ADA);
-	cr_expect(rack.nvlink_domain == 72 && mf_cluster_world(&rack) == 72 && rack.grace && rack.family == MF_BLACKWELL);
+	cr_expect(
+		rack.nvlink_domain == 72 && mf_cluster_world(&rack) == 72 && rack.grace && rack.family == MF_BLACKWELL);
 }
 
 Test(inputs, any_size_of_a_known_gpu_is_a_cluster)
 {
-	mf_cluster c = cluster("4x8xh100"), one = cluster("2xh200"), big = cluster("256x8xh800"), racks = cluster("36x4xgb200");
+	mf_cluster c = cluster("4x8xh100"), one = cluster("2xh200"), big = cluster("256x8xh800"),
+		   racks = cluster("36x4xgb200");
 	mf_err err = {0};
 
 	cr_expect(mf_cluster_world(&c) == 32 && c.nodes == 4 && c.nvlink_domain == 8);
@@ -119,14 +125,21 @@ Test(inputs, any_size_of_a_known_gpu_is_a_cluster)
 	cr_expect_eq(mf_cluster_load(&c, "", &err), MF_EINPUT);
 }
 
-#define CLUSTER "gpu: H100\nsm: 90\nsm_count: 132\ntflops: {bf16: 989}\nhbm_gb: 80\nhbm_gbps: 3350\nl2_mb: 50\n" \
+#define CLUSTER                                                                                                        \
+	"gpu: H100\nsm: 90\nsm_count: 132\ntflops: {bf16: 989}\nhbm_gb: 80\nhbm_gbps: 3350\nl2_mb: 50\n"               \
 	"gpus_per_node: 8\nlink_gbps: 450\nlink_latency_us: 2\npcie_gbps: 64\nhost_memory_gbps: 77\n"
 
 Test(inputs, cluster_files_are_checked_by_line_and_field)
 {
-	static const struct { const char *text, *field; int line; } bad[] = {
-		{CLUSTER "sm_cuont: 3\n", "sm_cuont", 13}, {CLUSTER "nodes: 2\n", "nic_gbps", 1}, {CLUSTER "nodes: -2\n", "nodes", 13},
-		{CLUSTER "fabric: rope\n", "fabric", 13}, {CLUSTER "nodes: 60000\nnic_gbps: 50\nnic_latency_us: 5\n", "nodes", 1},
+	static const struct {
+		const char *text, *field;
+		int line;
+	} bad[] = {
+		{CLUSTER "sm_cuont: 3\n", "sm_cuont", 13},
+		{CLUSTER "nodes: 2\n", "nic_gbps", 1},
+		{CLUSTER "nodes: -2\n", "nodes", 13},
+		{CLUSTER "fabric: rope\n", "fabric", 13},
+		{CLUSTER "nodes: 60000\nnic_gbps: 50\nnic_latency_us: 5\n", "nodes", 1},
 		{"gpu: H100\n", "sm", 1},
 	};
 	mf_cluster c;
@@ -165,12 +178,21 @@ Test(inputs, a_file_of_the_user_hides_the_built_in_one)
 
 Test(inputs, workloads_default_and_refuse)
 {
-	static const struct { const char *text, *field; } bad[] = {
-		{"seq: 1\n", "phase"}, {"phase: trian\n", "phase"}, {"phase: train\nseq: 0\n", "seq"},
-		{"phase: train\nmicro_batches: [0]\n", "micro_batches"}, {"phase: train\nmicro_batches: []\n", "micro_batches"},
-		{"phase: train\nmicro_batches: 4\n", "micro_batches"}, {"phase: train\nprecision: fp12\n", "precision"},
-		{"phase: serve\n", "phase"}, {"phase: train\nload: [0, 0]\n", "load"}, {"phase: train\nload: [1, -1]\n", "load"},
-		{"phase: train\nseqs: 5\n", "seqs"}, {"phase: train\nmax_violation: -1\n", "max_violation"},
+	static const struct {
+		const char *text, *field;
+	} bad[] = {
+		{"seq: 1\n", "phase"},
+		{"phase: trian\n", "phase"},
+		{"phase: train\nseq: 0\n", "seq"},
+		{"phase: train\nmicro_batches: [0]\n", "micro_batches"},
+		{"phase: train\nmicro_batches: []\n", "micro_batches"},
+		{"phase: train\nmicro_batches: 4\n", "micro_batches"},
+		{"phase: train\nprecision: fp12\n", "precision"},
+		{"phase: serve\n", "phase"},
+		{"phase: train\nload: [0, 0]\n", "load"},
+		{"phase: train\nload: [1, -1]\n", "load"},
+		{"phase: train\nseqs: 5\n", "seqs"},
+		{"phase: train\nmax_violation: -1\n", "max_violation"},
 	};
 	mf_workload w;
 	mf_err err;
@@ -179,7 +201,8 @@ Test(inputs, workloads_default_and_refuse)
 	cr_expect(w.seq == 4096 && w.n_micro_batches > 0 && w.global_batch % 2048 == 0 && isnan(w.ttft_target_ms));
 	cr_assert_eq(mf_workload_load(&w, "", MF_SERVE, &err), MF_OK, "%s", err.msg);
 	cr_expect(w.phase == MF_SERVE && w.input_tokens == 1024 && w.concurrency == 64);
-	cr_assert_eq(mf_workload_load(&w, file("phase: train\nload: [1, 3]\nprecision: mxfp8\n"), MF_TRAIN, &err), MF_OK, "%s", err.msg);
+	cr_assert_eq(mf_workload_load(&w, file("phase: train\nload: [1, 3]\nprecision: mxfp8\n"), MF_TRAIN, &err),
+		MF_OK, "%s", err.msg);
 	cr_expect(w.n_load_bins == 2 && w.load_bins[1] == 0.75f && w.precision == MF_PREC_MXFP8);
 	for (size_t i = 0; i < MF_COUNT(bad); i++) {
 		cr_expect_eq(mf_workload_load(&w, file(bad[i].text), MF_TRAIN, &err), MF_EINPUT, "%s", bad[i].text);
@@ -193,7 +216,8 @@ Test(inputs, stacks_default_and_refuse)
 	mf_err err;
 
 	cr_assert_eq(mf_stack_load(&s, NULL, MF_TRAIN, &err), MF_OK, "%s", err.msg);
-	cr_expect(s.toolchain == MF_MEGATRON_0180 && s.attention == MF_ATTN_FLASH && s.transformer_engine && !s.grad_reduce_bf16);
+	cr_expect(s.toolchain == MF_MEGATRON_0180 && s.attention == MF_ATTN_FLASH && s.transformer_engine &&
+		  !s.grad_reduce_bf16);
 	cr_assert_eq(mf_stack_load(&s, "megatron-0.18.0-unfused", MF_TRAIN, &err), MF_OK, "%s", err.msg);
 	cr_expect_eq(s.attention, MF_ATTN_UNFUSED);
 	cr_assert_eq(mf_stack_load(&s, NULL, MF_SERVE, &err), MF_OK, "%s", err.msg);

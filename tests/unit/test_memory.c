@@ -225,7 +225,7 @@ Test(memory, unfused_attention_without_dropout_leaves_ep8_to_a_probe)
 	cr_expect(memory(r, "tp1/pp1/ep8/1f1b").probe);
 	cr_expect(!memory(r, "tp1/pp1/ep4/1f1b").fits);
 	cr_expect_float_eq(
-	        lines_gb(r, "tp1/pp1/ep8/1f1b", "act.attn.scores"), 27 * 16 * 4096.0 * 4096 * 2 / MF_GB, 1e-6);
+		lines_gb(r, "tp1/pp1/ep8/1f1b", "act.attn.scores"), 27 * 16 * 4096.0 * 4096 * 2 / MF_GB, 1e-6);
 	rig_free(r);
 }
 
@@ -255,21 +255,21 @@ static const struct {
 	double gb;
 	uint16_t worst;
 } prototype[] = {
-        {"deepseek-v2-lite", "8xh800", "megatron-0.18.0", 256, "tp1/pp1/ep8/1f1b", 67.013, 0},
-        {"deepseek-v2-lite", "8xh800", "megatron-0.18.0-unfused", 256, "tp1/pp1/ep4/1f1b+ov", 93.632, 0},
-        {"deepseek-v2-lite", "8xh800", "megatron-0.18.0", 256, "tp2/pp1/ep8/etp1/1f1b/mb2/rc:moe_act", 60.854, 0},
-        {"deepseek-v2-lite", "8xh800", "megatron-0.18.0", 256, "tp1/pp1/ep8/1f1b/fsdp", 60.209, 0},
-        {"deepseek-v2-lite", "8xa100", "megatron-0.18.0", 256, "tp1/pp1/ep8/1f1b/zero1_offload/rc:full", 27.165, 0},
-        {"qwen3-30b-a3b", "8xh800", "megatron-0.18.0", 256, "tp1/pp4/ep2/1f1b", 101.874, 0},
-        {"qwen3-30b-a3b", "8xh800", "megatron-0.18.0", 256, "tp2/pp2/v4/ep4/etp1/interleaved/disp:allgather", 89.939,
-                1},
-        {"qwen3-30b-a3b", "8xh800", "megatron-0.18.0", 256, "tp1/cp2/pp2/v2/ep4/interleaved+ov", 96.259, 0},
-        {"mixtral-8x7b", "8xh800", "megatron-0.18.0", 256, "tp4/pp2/v2/ep1/interleaved/rc:moe", 115.490, 0},
-        {"mixtral-8x7b", "8xh800", "megatron-0.18.0-unfused", 256, "tp2/pp2/ep2/etp1/1f1b/rc:core_attn/z0", 241.703, 0},
-        {"deepseek-v3", "256x8xh800", "megatron-0.18.0", 4096, "tp1/pp16/ep64/1f1b", 137.703, 1},
-        {"deepseek-v3", "256x8xh800", "megatron-0.18.0", 4096, "tp1/pp8/v2/ep64/interleaved+ov/rc:full2", 44.581, 0},
-        {"deepseek-v3", "256x8xh800", "megatron-0.18.0", 4096, "tp2/pp16/ep64/etp1/1f1b/mb2/rc:moe_act,mlp", 126.662,
-                1},
+	{"deepseek-v2-lite", "8xh800", "megatron-0.18.0", 256, "tp1/pp1/ep8/1f1b", 67.013, 0},
+	{"deepseek-v2-lite", "8xh800", "megatron-0.18.0-unfused", 256, "tp1/pp1/ep4/1f1b+ov", 93.632, 0},
+	{"deepseek-v2-lite", "8xh800", "megatron-0.18.0", 256, "tp2/pp1/ep8/etp1/1f1b/mb2/rc:moe_act", 60.854, 0},
+	{"deepseek-v2-lite", "8xh800", "megatron-0.18.0", 256, "tp1/pp1/ep8/1f1b/fsdp", 60.209, 0},
+	{"deepseek-v2-lite", "8xa100", "megatron-0.18.0", 256, "tp1/pp1/ep8/1f1b/zero1_offload/rc:full", 27.165, 0},
+	{"qwen3-30b-a3b", "8xh800", "megatron-0.18.0", 256, "tp1/pp4/ep2/1f1b", 101.874, 0},
+	{"qwen3-30b-a3b", "8xh800", "megatron-0.18.0", 256, "tp2/pp2/v4/ep4/etp1/interleaved/disp:allgather", 89.939,
+		1},
+	{"qwen3-30b-a3b", "8xh800", "megatron-0.18.0", 256, "tp1/cp2/pp2/v2/ep4/interleaved+ov", 96.259, 0},
+	{"mixtral-8x7b", "8xh800", "megatron-0.18.0", 256, "tp4/pp2/v2/ep1/interleaved/rc:moe", 115.490, 0},
+	{"mixtral-8x7b", "8xh800", "megatron-0.18.0-unfused", 256, "tp2/pp2/ep2/etp1/1f1b/rc:core_attn/z0", 241.703, 0},
+	{"deepseek-v3", "256x8xh800", "megatron-0.18.0", 4096, "tp1/pp16/ep64/1f1b", 137.703, 1},
+	{"deepseek-v3", "256x8xh800", "megatron-0.18.0", 4096, "tp1/pp8/v2/ep64/interleaved+ov/rc:full2", 44.581, 0},
+	{"deepseek-v3", "256x8xh800", "megatron-0.18.0", 4096, "tp2/pp16/ep64/etp1/1f1b/mb2/rc:moe_act,mlp", 126.662,
+		1},
 };
 
 Test(memory, agrees_with_the_prototype)
@@ -283,7 +283,7 @@ Test(memory, agrees_with_the_prototype)
 		rig_start(r);
 		m = memory(r, prototype[i].plan);
 		cr_expect_float_eq(m.total_bytes / MF_GB / prototype[i].gb, 1, 1e-4, "%s %s: %.3f GB, prototype %.3f",
-		        prototype[i].model, prototype[i].plan, m.total_bytes / MF_GB, prototype[i].gb);
+			prototype[i].model, prototype[i].plan, m.total_bytes / MF_GB, prototype[i].gb);
 		cr_expect_eq(m.worst_stage, prototype[i].worst, "%s: stage %u", prototype[i].plan, m.worst_stage);
 		rig_free(r);
 	}
@@ -347,12 +347,12 @@ static void check_lines(rig *r, uint32_t seed)
 		cr_assert_eq(r->ex.n_stages, p.pp);
 		cr_assert(fast.total_bytes > 0);
 		if (sum != fast.total_bytes || worst != fast.total_bytes ||
-		        r->ex.memory.total_bytes != fast.total_bytes) {
+			r->ex.memory.total_bytes != fast.total_bytes) {
 			char text[MF_PLAN_TEXT_MAX];
 
 			mf_plan_format(&p, r->intern, text);
 			cr_assert_fail(
-			        "%s: total %.0f, lines %.0f, worst stage %.0f", text, fast.total_bytes, sum, worst);
+				"%s: total %.0f, lines %.0f, worst stage %.0f", text, fast.total_bytes, sum, worst);
 		}
 	}
 }
@@ -361,7 +361,7 @@ Test(memory, lines_add_up_and_the_worst_stage_decides)
 {
 	static const char *const models[] = {"deepseek-v3", "qwen3-235b-a22b", "gpt-oss-120b", "llama-3.1-8b"};
 	static const char *const stacks[] = {
-	        "megatron-0.18.0", "megatron-0.18.0-tuned", "megatron-0.18.0-unfused", "megatron-0.18.0"};
+		"megatron-0.18.0", "megatron-0.18.0-tuned", "megatron-0.18.0-unfused", "megatron-0.18.0"};
 
 	for (size_t i = 0; i < MF_COUNT(models); i++)
 		for (int ledger = 0; ledger < 2; ledger++) {
@@ -381,26 +381,26 @@ Test(memory, lines_add_up_and_the_worst_stage_decides)
 Test(memory, every_lever_points_its_way)
 {
 	static const char *const less_than[][2] = {
-	        {"tp2/pp1/ep8/etp1/1f1b", "tp1/pp1/ep8/1f1b"},
-	        {"tp1/pp1/ep8/1f1b", "tp1/pp1/ep4/1f1b"},
-	        {"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b/mb2"},
-	        {"tp1/pp1/ep8/1f1b/rc:moe_act", "tp1/pp1/ep8/1f1b"},
-	        {"tp1/pp1/ep8/1f1b/rc:full", "tp1/pp1/ep8/1f1b/rc:moe_act"},
-	        {"tp1/pp1/ep8/1f1b/zero1_offload", "tp1/pp1/ep8/1f1b"},
-	        {"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b/z0"},
-	        {"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b/disp:allgather"},
-	        {"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b+ov"},
-	        {"tp1/pp1/ep4/1f1b/fsdp", "tp1/pp1/ep4/1f1b"},
-	        {"tp1/pp2/ep4/1f1b", "tp1/pp2/v2/ep4/interleaved"},
-	        {"tp1/pp2/ep4/1f1b", "tp1/pp2/ep4/dualpipe"},
-	        {"tp1/cp2/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b"},
+		{"tp2/pp1/ep8/etp1/1f1b", "tp1/pp1/ep8/1f1b"},
+		{"tp1/pp1/ep8/1f1b", "tp1/pp1/ep4/1f1b"},
+		{"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b/mb2"},
+		{"tp1/pp1/ep8/1f1b/rc:moe_act", "tp1/pp1/ep8/1f1b"},
+		{"tp1/pp1/ep8/1f1b/rc:full", "tp1/pp1/ep8/1f1b/rc:moe_act"},
+		{"tp1/pp1/ep8/1f1b/zero1_offload", "tp1/pp1/ep8/1f1b"},
+		{"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b/z0"},
+		{"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b/disp:allgather"},
+		{"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b+ov"},
+		{"tp1/pp1/ep4/1f1b/fsdp", "tp1/pp1/ep4/1f1b"},
+		{"tp1/pp2/ep4/1f1b", "tp1/pp2/v2/ep4/interleaved"},
+		{"tp1/pp2/ep4/1f1b", "tp1/pp2/ep4/dualpipe"},
+		{"tp1/cp2/pp1/ep8/1f1b", "tp1/pp1/ep8/1f1b"},
 	};
 	rig *r = rig_new("deepseek-v2-lite", "8xh800", "megatron-0.18.0");
 
 	rig_start(r);
 	for (size_t i = 0; i < MF_COUNT(less_than); i++)
 		cr_expect_lt(total_gb(r, less_than[i][0]), total_gb(r, less_than[i][1]), "%s holds less than %s",
-		        less_than[i][0], less_than[i][1]);
+			less_than[i][0], less_than[i][1]);
 	rig_free(r);
 }
 

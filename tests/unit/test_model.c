@@ -51,11 +51,21 @@ static void refused(const char *json, const char *field)
 
 Test(model, totals_are_as_published)
 {
-	static const struct { const char *name; double total, active; } published[] = {
-		{"deepseek-v2-lite", 15706484224, 0}, {"deepseek-v3", 671.03e9, 37.55e9}, {"kimi-k2", 1026.4e9, 0},
-		{"mixtral-8x7b", 46702792704, 12.88e9}, {"mixtral-8x22b", 140.63e9, 39.15e9}, {"qwen3-30b-a3b", 30.532e9, 3.35e9},
-		{"qwen3-235b-a22b", 235.09e9, 22.19e9}, {"gpt-oss-120b", 116.83e9, 0}, {"glm-4.5-air", 106.85e9, 0},
-		{"olmoe", 6.919e9, 0}, {"llama-3.1-8b", 8030261248, 8030261248},
+	static const struct {
+		const char *name;
+		double total, active;
+	} published[] = {
+		{"deepseek-v2-lite", 15706484224, 0},
+		{"deepseek-v3", 671.03e9, 37.55e9},
+		{"kimi-k2", 1026.4e9, 0},
+		{"mixtral-8x7b", 46702792704, 12.88e9},
+		{"mixtral-8x22b", 140.63e9, 39.15e9},
+		{"qwen3-30b-a3b", 30.532e9, 3.35e9},
+		{"qwen3-235b-a22b", 235.09e9, 22.19e9},
+		{"gpt-oss-120b", 116.83e9, 0},
+		{"glm-4.5-air", 106.85e9, 0},
+		{"olmoe", 6.919e9, 0},
+		{"llama-3.1-8b", 8030261248, 8030261248},
 	};
 
 	for (size_t i = 0; i < MF_COUNT(published); i++) {
@@ -63,7 +73,8 @@ Test(model, totals_are_as_published)
 		mf_param_count c;
 
 		mf_model_count(&m, &c);
-		cr_expect_float_eq((double)c.total / published[i].total, 1, 1e-3, "%s: %llu", m.name, (unsigned long long)c.total);
+		cr_expect_float_eq(
+			(double)c.total / published[i].total, 1, 1e-3, "%s: %llu", m.name, (unsigned long long)c.total);
 		if (published[i].active > 0)
 			cr_expect_float_eq((double)c.active / published[i].active, 1, 5e-3, "%s active: %llu", m.name,
 				(unsigned long long)c.active);
@@ -77,8 +88,10 @@ Test(model, groups_add_up_to_the_total)
 		mf_param_count c;
 
 		mf_model_count(&m, &c);
-		cr_expect_eq(c.total, c.embedding + c.head + c.attention + c.dense_ffn + c.router + c.shared_experts + c.routed_experts +
-			c.norms + c.biases, "%s", *name);
+		cr_expect_eq(c.total,
+			c.embedding + c.head + c.attention + c.dense_ffn + c.router + c.shared_experts +
+				c.routed_experts + c.norms + c.biases,
+			"%s", *name);
 		cr_expect_leq(c.active, c.total);
 		cr_expect_str_eq(m.name, *name);
 	}
@@ -105,24 +118,28 @@ Test(model, deepseek_v2_lite_by_group)
 
 Test(model, shapes_of_built_in_models)
 {
-	mf_model v3 = built_in("deepseek-v3"), oss = built_in("gpt-oss-120b"), air = built_in("glm-4.5-air"), olmoe = built_in("olmoe"),
-		llama = built_in("llama-3.1-8b"), mixtral = built_in("mixtral-8x7b");
+	mf_model v3 = built_in("deepseek-v3"), oss = built_in("gpt-oss-120b"), air = built_in("glm-4.5-air"),
+		 olmoe = built_in("olmoe"), llama = built_in("llama-3.1-8b"), mixtral = built_in("mixtral-8x7b");
 	mf_param_count c;
 
-	cr_expect(v3.attention == MF_MLA && v3.sigmoid_router && v3.expert_bias && v3.expert_groups == 8 && v3.expert_group_topk == 4);
+	cr_expect(v3.attention == MF_MLA && v3.sigmoid_router && v3.expert_bias && v3.expert_groups == 8 &&
+		  v3.expert_group_topk == 4);
 	cr_expect(v3.moe_layers == 58 && !v3.moe_layer[2] && v3.moe_layer[3] && v3.mtp_layers == 1 && v3.yarn);
 	cr_expect(v3.quant == MF_QUANT_FP8_BLOCK && v3.quant_block_n == 128);
 	mf_model_count(&v3, &c);
-	cr_expect_float_eq((double)c.mtp / 11.61e9, 1, 1e-3); /* what the MTP layer adds beside shared embedding and head */
-	cr_expect(oss.window == 128 && oss.window_layers == 18 && oss.attention_sinks && oss.clamped_glu && oss.quant == MF_QUANT_MXFP4);
+	cr_expect_float_eq(
+		(double)c.mtp / 11.61e9, 1, 1e-3); /* what the MTP layer adds beside shared embedding and head */
+	cr_expect(oss.window == 128 && oss.window_layers == 18 && oss.attention_sinks && oss.clamped_glu &&
+		  oss.quant == MF_QUANT_MXFP4);
 	cr_expect(air.qkv_bias && !air.qk_norm && air.moe_layers == 45);
 	cr_expect(olmoe.qk_norm_whole && !olmoe.norm_topk && olmoe.ffn == 0);
 	cr_expect(llama.experts == 0 && llama.moe_layers == 0 && llama.ffn == 14336 && llama.kv_heads == 8);
 	cr_expect(mixtral.head_dim == 128 && mixtral.norm_topk && !mixtral.sigmoid_router && mixtral.window == 0);
 }
 
-#define QWEN3(more) "{\"model_type\":\"qwen3_moe\",\"num_hidden_layers\":8,\"hidden_size\":1024,\"intermediate_size\":4096," \
-	"\"moe_intermediate_size\":512,\"num_experts\":16,\"num_experts_per_tok\":2,\"num_attention_heads\":16," \
+#define QWEN3(more)                                                                                                    \
+	"{\"model_type\":\"qwen3_moe\",\"num_hidden_layers\":8,\"hidden_size\":1024,\"intermediate_size\":4096,"       \
+	"\"moe_intermediate_size\":512,\"num_experts\":16,\"num_experts_per_tok\":2,\"num_attention_heads\":16,"       \
 	"\"num_key_value_heads\":4,\"vocab_size\":32000,\"max_position_embeddings\":8192" more "}"
 
 Test(model, layers_follow_step_and_lists)
@@ -139,34 +156,53 @@ Test(model, layers_follow_step_and_lists)
 
 Test(model, wrappers_are_read_by_their_text_part)
 {
-	mf_model m = model_of("{\"architectures\":[\"X\"],\"model_type\":\"qwen3_vl_moe\",\"tie_word_embeddings\":true,\"text_config\":{"
-		"\"model_type\":\"qwen3_vl_moe_text\",\"num_hidden_layers\":2,\"hidden_size\":64,\"intermediate_size\":64,"
+	mf_model m = model_of(
+		"{\"architectures\":[\"X\"],\"model_type\":\"qwen3_vl_moe\",\"tie_word_embeddings\":true,\"text_"
+		"config\":{"
+		"\"model_type\":\"qwen3_vl_moe_text\",\"num_hidden_layers\":2,\"hidden_size\":64,\"intermediate_size\":"
+		"64,"
 		"\"moe_intermediate_size\":32,\"num_experts\":4,\"num_experts_per_tok\":2,\"num_attention_heads\":2,"
 		"\"num_key_value_heads\":1,\"vocab_size\":100,\"max_position_embeddings\":128,"
 		"\"rope_parameters\":{\"rope_theta\":5000000,\"rope_type\":\"default\"}}}");
 
 	cr_expect(m.experts == 4 && m.tied_embeddings && m.rope_theta == 5e6 && !m.yarn);
 	cr_expect_str_eq(m.architecture, "X");
-	m = model_of("{\"model_type\":\"llama4\",\"text_config\":{\"model_type\":\"llama4_text\",\"num_hidden_layers\":4,\"hidden_size\":64,"
-		"\"intermediate_size\":32,\"intermediate_size_mlp\":96,\"num_local_experts\":4,\"num_experts_per_tok\":1,"
-		"\"interleave_moe_layer_step\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":32,\"vocab_size\":100,"
-		"\"max_position_embeddings\":128}}");
-	cr_expect(m.moe_layers == 2 && !m.moe_layer[0] && m.moe_layer[1] && m.shared_ffn == 32 && m.ffn == 96 && m.sigmoid_router);
+	m = model_of("{\"model_type\":\"llama4\",\"text_config\":{\"model_type\":\"llama4_text\",\"num_hidden_layers\":"
+		     "4,\"hidden_size\":64,"
+		     "\"intermediate_size\":32,\"intermediate_size_mlp\":96,\"num_local_experts\":4,\"num_experts_per_"
+		     "tok\":1,"
+		     "\"interleave_moe_layer_step\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":"
+		     "32,\"vocab_size\":100,"
+		     "\"max_position_embeddings\":128}}");
+	cr_expect(m.moe_layers == 2 && !m.moe_layer[0] && m.moe_layer[1] && m.shared_ffn == 32 && m.ffn == 96 &&
+		  m.sigmoid_router);
 }
 
 Test(model, quantization_is_recognized)
 {
 	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\"}")).quant, MF_QUANT_FP8);
-	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,64]}")).quant_block_k, 64);
-	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}")).quant, MF_QUANT_NVFP4);
-	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":8}")).quant, MF_QUANT_INT8);
+	cr_expect_eq(
+		model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,64]}"))
+			.quant_block_k,
+		64);
+	cr_expect_eq(
+		model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}"))
+			.quant,
+		MF_QUANT_NVFP4);
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":8}")).quant,
+		MF_QUANT_INT8);
 	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"awq\"}")).quant, MF_QUANT_INT4);
-	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"group_0\":"
-		"{\"weights\":{\"num_bits\":4,\"type\":\"int\"}}}}")).quant, MF_QUANT_INT4);
+	cr_expect_eq(model_of(QWEN3(",\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"config_"
+				    "groups\":{\"group_0\":"
+				    "{\"weights\":{\"num_bits\":4,\"type\":\"int\"}}}}"))
+			     .quant,
+		MF_QUANT_INT4);
 	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"magic\"}"), "quantization_config.quant_method");
 	refused(QWEN3(",\"quantization_config\":\"fp8\""), "quantization_config");
-	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}"), "weight_block_size");
-	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,128]}"), "weight_block_size");
+	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}"),
+		"weight_block_size");
+	refused(QWEN3(",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,128]}"),
+		"weight_block_size");
 }
 
 Test(model, what_cannot_be_expressed_is_refused_by_field)
@@ -186,8 +222,8 @@ Test(model, what_cannot_be_expressed_is_refused_by_field)
 
 Test(model, broken_values_name_their_field)
 {
-	static const char *const keys[] = {"num_hidden_layers", "hidden_size", "num_experts", "num_attention_heads", "vocab_size",
-		"moe_intermediate_size", "num_experts_per_tok", "max_position_embeddings"};
+	static const char *const keys[] = {"num_hidden_layers", "hidden_size", "num_experts", "num_attention_heads",
+		"vocab_size", "moe_intermediate_size", "num_experts_per_tok", "max_position_embeddings"};
 	static const char *const values[] = {"-1", "0", "1e30", "\"many\"", "[]", "1.5", "{}", "true", "null"};
 	const char *good = QWEN3("");
 

@@ -8,8 +8,14 @@
 
 static mf_intern *names;
 
-static void setup(void) { names = mf_intern_new(); }
-static void teardown(void) { mf_intern_free(names); }
+static void setup(void)
+{
+	names = mf_intern_new();
+}
+static void teardown(void)
+{
+	mf_intern_free(names);
+}
 TestSuite(plan, .init = setup, .fini = teardown);
 
 static mf_plan parsed(const char *text, mf_phase phase)
@@ -42,16 +48,29 @@ static void refused(const char *text, mf_phase phase, const char *part)
 Test(plan, canonical_texts_print_as_written)
 {
 	static const char *const train[] = {
-		"tp1/pp1/ep8/1f1b+ov", "tp1/pp1/ep8/dualpipe+ov", "tp1/pp2/ep4/1f1b",
+		"tp1/pp1/ep8/1f1b+ov",
+		"tp1/pp1/ep8/dualpipe+ov",
+		"tp1/pp2/ep4/1f1b",
 		"tp2/cp2/pp4/v2/ep8/etp1/interleaved+ov/mb2/zero1_offload/rc:selective/r32",
-		"tp1/pp1/ep8/1f1b/fsdp", "tp1/pp1/ep8/1f1b/fsdp/z1", "tp1/pp1/ep8/1f1b/z0", "tp1/pp1/ep8/1f1b/rc:full",
-		"tp1/pp1/ep8/1f1b/rc:full2", "tp1/pp1/ep8/1f1b/rc:moe_act,layernorm", "tp1/pp2/ep4/1f1b/first13/last14",
-		"tp1/pp2/ep4/1f1b/lay:13-14", "tp1/pp4/ep4/1f1b/lay:7x3-6/map:eplb-1", "tp1/pp1/ep64/1f1b+ov/disp:deepep/nl4/ch2/sm20",
-		"tp1/pp1/ep8/1f1b/pl:comm_first/k:gc-64x128x64-w8-s3", "tp1/pp1/ep8/1f1b/k:128x128x32-w4-s4",
+		"tp1/pp1/ep8/1f1b/fsdp",
+		"tp1/pp1/ep8/1f1b/fsdp/z1",
+		"tp1/pp1/ep8/1f1b/z0",
+		"tp1/pp1/ep8/1f1b/rc:full",
+		"tp1/pp1/ep8/1f1b/rc:full2",
+		"tp1/pp1/ep8/1f1b/rc:moe_act,layernorm",
+		"tp1/pp2/ep4/1f1b/first13/last14",
+		"tp1/pp2/ep4/1f1b/lay:13-14",
+		"tp1/pp4/ep4/1f1b/lay:7x3-6/map:eplb-1",
+		"tp1/pp1/ep64/1f1b+ov/disp:deepep/nl4/ch2/sm20",
+		"tp1/pp1/ep8/1f1b/pl:comm_first/k:gc-64x128x64-w8-s3",
+		"tp1/pp1/ep8/1f1b/k:128x128x32-w4-s4",
 	};
 	static const char *const serve[] = {
-		"tp8/pp1/ep1", "tp1/pp1/ep8/a2a:deepep/run:deep_gemm/dm:low_latency/tbo/r32", "tp4/cp2/pp1/ep4/mdp2/rep2",
-		"tp8/pp1/ep8/g:off/ck8192", "tp8/pp1/ep8/map:hot",
+		"tp8/pp1/ep1",
+		"tp1/pp1/ep8/a2a:deepep/run:deep_gemm/dm:low_latency/tbo/r32",
+		"tp4/cp2/pp1/ep4/mdp2/rep2",
+		"tp8/pp1/ep8/g:off/ck8192",
+		"tp8/pp1/ep8/map:hot",
 	};
 
 	for (size_t i = 0; i < MF_COUNT(train); i++)
@@ -143,8 +162,10 @@ static mf_plan draw(uint64_t *seed, mf_phase phase)
 		else if (s->form == MF_DIM_MAP)
 			mf_dim_set(&p, i, mf_intern_id(names, roll % 2 ? "one" : "two"));
 		else if (s->form == MF_DIM_KERNEL)
-			mf_dim_set(&p, i, mf_kernel_pack(&(mf_kernel){roll & 1, roll >> 1 & 1, (uint8_t)(4 + roll % 5),
-				(uint8_t)(4 + roll / 5 % 5), (uint8_t)(4 + roll / 25 % 5), (uint8_t)(1 + roll % 4), (uint8_t)(1 + roll % 5)}));
+			mf_dim_set(&p, i,
+				mf_kernel_pack(&(mf_kernel){roll & 1, roll >> 1 & 1, (uint8_t)(4 + roll % 5),
+					(uint8_t)(4 + roll / 5 % 5), (uint8_t)(4 + roll / 25 % 5),
+					(uint8_t)(1 + roll % 4), (uint8_t)(1 + roll % 5)}));
 		else
 			mf_dim_set(&p, i, (uint16_t)(s->min + roll % (s->max - s->min + 1u)));
 	}
@@ -288,8 +309,9 @@ Test(plan, stages_hold_every_layer)
 Test(plan, kernels_pack_into_sixteen_bits_and_never_zero)
 {
 	for (unsigned v = 0; v < 4 * 125 * 4 * 5; v++) {
-		mf_kernel k = {v & 1, v >> 1 & 1, (uint8_t)(4 + v / 4 % 5), (uint8_t)(4 + v / 20 % 5), (uint8_t)(4 + v / 100 % 5),
-			(uint8_t)(1 + v / 500 % 4), (uint8_t)(1 + v / 2000)}, back;
+		mf_kernel k = {v & 1, v >> 1 & 1, (uint8_t)(4 + v / 4 % 5), (uint8_t)(4 + v / 20 % 5),
+				  (uint8_t)(4 + v / 100 % 5), (uint8_t)(1 + v / 500 % 4), (uint8_t)(1 + v / 2000)},
+			  back;
 		uint16_t packed = mf_kernel_pack(&k);
 
 		cr_assert_neq(packed, 0);

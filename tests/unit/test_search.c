@@ -261,7 +261,7 @@ Test(search, pareto_front_is_what_nothing_beats)
 		}
 		for (size_t i = 0; i < s->n_rows; i++) {
 			bool covered = s->rows[i].rule != MF_RULE_NONE || isnan(s->rows[i].throughput) ||
-			               (phase == MF_SERVE && (isnan(s->rows[i].ttft_ms) || isnan(s->rows[i].tpot_ms)));
+				       (phase == MF_SERVE && (isnan(s->rows[i].ttft_ms) || isnan(s->rows[i].tpot_ms)));
 			for (size_t k = 0; k < n && !covered; k++)
 				covered = as_good(&s->rows[front[k]], &s->rows[i], (mf_phase)phase);
 			cr_assert(covered, "%s is beaten by nothing on the front", text(&s->rows[i]));

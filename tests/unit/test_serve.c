@@ -104,13 +104,13 @@ Test(serve, weights_of_deepseek_v3)
 	/* 58 MoE layers, 256 experts of three 7168 x 2048 matrices, one byte a parameter and a block's scale. */
 	near(line(f, "tp8/ep8", "weights.experts"), 58.0 * 256 / 8 * 3 * (7168 * 2048 + 4 * 56 * 16), 1e-9, "experts");
 	near(line(f, "tp8", "weights.experts"), 58.0 * 256 * 3 * (7168 * 256 + 4 * 56 * 2), 1e-9,
-	        "experts cut by tensor parallel");
+		"experts cut by tensor parallel");
 	near(line(f, "tp8", "weights.attention"),
-	        61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0) / 8), 1e-9,
-	        "attention");
+		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0) / 8), 1e-9,
+		"attention");
 	near(line(f, "tp1/ep8", "weights.attention"),
-	        61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0)), 1e-3,
-	        "attention, replicated over attention DP");
+		61.0 * (7168 * (1536 + 512 + 64) + (1536 * 128 * 192 + 512 * 128 * 256 + 128 * 128 * 7168.0)), 1e-3,
+		"attention, replicated over attention DP");
 	near(line(f, "tp8", "weights.embedding"), 2.0 * 2 * 129280 * 7168 / 8, 1e-9, "embedding and head");
 	teardown(f);
 }
@@ -148,7 +148,7 @@ Test(serve, kv_bytes_stop_shrinking)
 Test(serve, lines_add_up_and_explain_is_the_fast_path)
 {
 	static const char *const texts[] = {
-	        "tp8", "tp1/ep8", "tp4/ep8", "tp8/ep8/a2a:deepep", "tp1/ep8/a2a:deepep/tbo", "tp2/rep4", "tp4/pp2"};
+		"tp8", "tp1/ep8", "tp4/ep8", "tp8/ep8/a2a:deepep", "tp1/ep8/a2a:deepep/tbo", "tp2/rep4", "tp4/pp2"};
 	fixture *f = setup("deepseek-v2-lite", "8xh800", 8);
 	mf_ledger ledgers[] = {MF_LEDGER_FULL, MF_LEDGER_PUBLISHED};
 
@@ -175,8 +175,8 @@ Test(serve, lines_add_up_and_explain_is_the_fast_path)
 			near(first, t.ttft_ms, 1e-12, texts[i]);
 			cr_expect(mem.fits);
 			cr_expect(ex->memory.total_bytes == mem.total_bytes && ex->time.throughput == t.throughput &&
-			                  ex->time.tpot_ms == t.tpot_ms && ex->time.ttft_ms == t.ttft_ms,
-			        "%s", texts[i]);
+					  ex->time.tpot_ms == t.tpot_ms && ex->time.ttft_ms == t.ttft_ms,
+				"%s", texts[i]);
 			free(ex);
 		}
 	}
@@ -201,7 +201,7 @@ Test(serve, direction_of_load_and_width)
 	f->work.concurrency = 4;
 	open_cost(f);
 	cr_expect(lt(dbl, timed(f, "tp4/rep2").tpot_ms, timed(f, "tp1/rep8").tpot_ms),
-	        "wider is faster at a small batch");
+		"wider is faster at a small batch");
 	/* Replicas divide the load: two of four GPUs are one of four with half of it. */
 	f->work.concurrency = 64;
 	open_cost(f);
@@ -212,7 +212,7 @@ Test(serve, direction_of_load_and_width)
 	open_cost(f);
 	whole = timed(f, "tp4");
 	cr_expect(split.tpot_ms == whole.tpot_ms && split.ttft_ms == whole.ttft_ms &&
-	          split.throughput == whole.throughput);
+		  split.throughput == whole.throughput);
 	teardown(f);
 }
 
@@ -313,18 +313,18 @@ Test(serve, agrees_with_the_prototype)
 		uint32_t gpus, in, out, clients;
 		double decode, tpot, ttft;
 	} rows[] = {
-	        {"qwen3-30b-a3b", "8xh200", "tp1", 1, 1024, 1024, 16, 12.3885, 12.6531, 301.8633},
-	        {"qwen3-30b-a3b", "8xh200", "tp4", 4, 1024, 1024, 64, 7.668, 8.2605, 499.7372},
-	        {"qwen3-30b-a3b", "8xh200", "tp4/ep4", 4, 1024, 1024, 64, 8.1177, 8.7497, 502.3463},
-	        {"qwen3-30b-a3b", "8xh200", "tp2", 2, 12000, 256, 8, 7.4506, 12.4858, 513.2199},
-	        {"qwen3-235b-a22b", "8xh200", "tp8", 8, 1024, 1024, 32, 19.1097, 20.1497, 730.0395},
-	        {"qwen3-235b-a22b", "8xb200", "tp8/ep8", 8, 2048, 512, 64, 16.2882, 19.8633, 1021.5886},
-	        {"deepseek-v3", "8xh200", "tp8", 8, 1024, 1024, 16, 15.7223, 16.2427, 417.1806},
-	        {"deepseek-v3", "8xb200", "tp8/ep8", 8, 1024, 1024, 64, 23.1411, 24.3924, 700.8459},
-	        /* Under attention DP we divide the chunk by dp as the engine does; the other does not, so prompts
+		{"qwen3-30b-a3b", "8xh200", "tp1", 1, 1024, 1024, 16, 12.3885, 12.6531, 301.8633},
+		{"qwen3-30b-a3b", "8xh200", "tp4", 4, 1024, 1024, 64, 7.668, 8.2605, 499.7372},
+		{"qwen3-30b-a3b", "8xh200", "tp4/ep4", 4, 1024, 1024, 64, 8.1177, 8.7497, 502.3463},
+		{"qwen3-30b-a3b", "8xh200", "tp2", 2, 12000, 256, 8, 7.4506, 12.4858, 513.2199},
+		{"qwen3-235b-a22b", "8xh200", "tp8", 8, 1024, 1024, 32, 19.1097, 20.1497, 730.0395},
+		{"qwen3-235b-a22b", "8xb200", "tp8/ep8", 8, 2048, 512, 64, 16.2882, 19.8633, 1021.5886},
+		{"deepseek-v3", "8xh200", "tp8", 8, 1024, 1024, 16, 15.7223, 16.2427, 417.1806},
+		{"deepseek-v3", "8xb200", "tp8/ep8", 8, 1024, 1024, 64, 23.1411, 24.3924, 700.8459},
+		/* Under attention DP we divide the chunk by dp as the engine does; the other does not, so prompts
 	           differ. */
-	        {"qwen3-30b-a3b", "8xh200", "tp1/ep8", 8, 1024, 1024, 128, 8.0387, NAN, NAN},
-	        {"gpt-oss-120b", "8xh100", "tp2", 2, 1024, 1024, 32, 11.5982, 12.2134, 314.3216},
+		{"qwen3-30b-a3b", "8xh200", "tp1/ep8", 8, 1024, 1024, 128, 8.0387, NAN, NAN},
+		{"gpt-oss-120b", "8xh100", "tp2", 2, 1024, 1024, 32, 11.5982, 12.2134, 314.3216},
 	};
 
 	for (size_t i = 0; i < MF_COUNT(rows); i++) {
@@ -337,7 +337,7 @@ Test(serve, agrees_with_the_prototype)
 		open_cost(f);
 		t = timed(f, rows[i].plan);
 		cr_log_info("%s %s: %g %g %g", rows[i].model, rows[i].plan, t.step_ms / rows[i].decode - 1,
-		        t.tpot_ms / rows[i].tpot - 1, t.ttft_ms / rows[i].ttft - 1);
+			t.tpot_ms / rows[i].tpot - 1, t.ttft_ms / rows[i].ttft - 1);
 		near(t.step_ms, rows[i].decode, 0.02, rows[i].model);
 		if (!isnan(rows[i].tpot)) {
 			near(t.tpot_ms, rows[i].tpot, 0.02, rows[i].model);

@@ -7,12 +7,12 @@
 enum { CONTROL, PACK, COMM, COMPUTE };
 enum { ROUTE, PACK0, PACK1, DISPATCH0, DISPATCH1, SHARED, EXPERT0, EXPERT1, COMBINE0, COMBINE1, REDUCE, N };
 
-static const mf_sim_task fixture[N] = {
-	{"route plan", 1, CONTROL, 0, {0}, 0, 0}, {"pack 0", 1, PACK, 1, {ROUTE}, 0, 0}, {"pack 1", 1, PACK, 1, {ROUTE}, 0, 0},
-	{"dispatch 0", 3, COMM, 1, {PACK0}, 0, 0}, {"dispatch 1", 3, COMM, 1, {PACK1}, 0, 0},
-	{"shared", 5, COMPUTE, 1, {ROUTE}, 0, 0}, {"expert 0", 4, COMPUTE, 1, {DISPATCH0}, 0, 0},
-	{"expert 1", 2, COMPUTE, 1, {DISPATCH1}, 0, 0}, {"combine 0", 2, COMM, 1, {EXPERT0}, 0, 0},
-	{"combine 1", 2, COMM, 1, {EXPERT1}, 0, 0}, {"reduce", 1, COMPUTE, 3, {COMBINE0, COMBINE1, SHARED}, 0, 0}};
+static const mf_sim_task fixture[N] = {{"route plan", 1, CONTROL, 0, {0}, 0, 0}, {"pack 0", 1, PACK, 1, {ROUTE}, 0, 0},
+	{"pack 1", 1, PACK, 1, {ROUTE}, 0, 0}, {"dispatch 0", 3, COMM, 1, {PACK0}, 0, 0},
+	{"dispatch 1", 3, COMM, 1, {PACK1}, 0, 0}, {"shared", 5, COMPUTE, 1, {ROUTE}, 0, 0},
+	{"expert 0", 4, COMPUTE, 1, {DISPATCH0}, 0, 0}, {"expert 1", 2, COMPUTE, 1, {DISPATCH1}, 0, 0},
+	{"combine 0", 2, COMM, 1, {EXPERT0}, 0, 0}, {"combine 1", 2, COMM, 1, {EXPERT1}, 0, 0},
+	{"reduce", 1, COMPUTE, 3, {COMBINE0, COMBINE1, SHARED}, 0, 0}};
 
 static double run(mf_sim_task *t)
 {
@@ -26,8 +26,8 @@ static double run(mf_sim_task *t)
 
 Test(sim, known_schedule)
 {
-	static const double want[N][2] = {{0, 1}, {1, 2}, {2, 3}, {2, 5}, {5, 8}, {1, 6}, {6, 10}, {10, 12}, {10, 12}, {12, 14},
-		{14, 15}};
+	static const double want[N][2] = {
+		{0, 1}, {1, 2}, {2, 3}, {2, 5}, {5, 8}, {1, 6}, {6, 10}, {10, 12}, {10, 12}, {12, 14}, {14, 15}};
 	mf_sim_task t[N];
 
 	cr_assert_float_eq(run(t), 15, 0);
@@ -46,7 +46,8 @@ Test(sim, known_buffer_lifetimes)
 		{"expert out 0", EXPERT0, COMBINE0, true, 1, 0, 0}, {"expert out 1", EXPERT1, COMBINE1, true, 1, 0, 0},
 		{"shared out", SHARED, REDUCE, true, 1, 0, 0}, {"combined 0", COMBINE0, REDUCE, true, 1, 0, 0},
 		{"combined 1", COMBINE1, REDUCE, true, 1, 0, 0}};
-	static const double want[][2] = {{1, 5}, {2, 8}, {5, 10}, {8, 12}, {10, 12}, {12, 14}, {6, 15}, {12, 15}, {14, 15}};
+	static const double want[][2] = {
+		{1, 5}, {2, 8}, {5, 10}, {8, 12}, {10, 12}, {12, 14}, {6, 15}, {12, 15}, {14, 15}};
 	mf_sim_task t[N];
 
 	run(t);
@@ -95,8 +96,8 @@ Test(sim, random_graphs_keep_the_rules)
 			for (int k = 0; k < t[i].n_after; k++)
 				cr_assert(t[i].start >= t[t[i].after[k]].end);
 			for (int k = 0; k < i; k++)
-				cr_assert(t[i].stream != t[k].stream || t[i].start >= t[k].end || t[k].start >= t[i].end
-					|| t[i].duration == 0 || t[k].duration == 0);
+				cr_assert(t[i].stream != t[k].stream || t[i].start >= t[k].end ||
+					  t[k].start >= t[i].end || t[i].duration == 0 || t[k].duration == 0);
 		}
 	}
 }

@@ -21,16 +21,16 @@ typedef struct fixture {
 } fixture;
 
 static mf_model moe_model(uint32_t layers, uint32_t dense, uint32_t hidden, uint32_t vocab, uint32_t experts,
-        uint32_t topk, uint32_t moe_ffn)
+	uint32_t topk, uint32_t moe_ffn)
 {
 	mf_model m = {.layers = layers,
-	        .hidden = hidden,
-	        .vocab = vocab,
-	        .experts = experts,
-	        .topk = topk,
-	        .moe_ffn = moe_ffn,
-	        .gated = true,
-	        .routed_scaling = 1};
+		.hidden = hidden,
+		.vocab = vocab,
+		.experts = experts,
+		.topk = topk,
+		.moe_ffn = moe_ffn,
+		.gated = true,
+		.routed_scaling = 1};
 
 	for (uint32_t i = dense; i < layers; i++)
 		m.moe_layer[i] = 1;
@@ -73,7 +73,7 @@ static mf_model v3(void)
 }
 
 static mf_model gqa(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t kv, uint32_t vocab, uint32_t experts,
-        uint32_t topk, uint32_t moe_ffn)
+	uint32_t topk, uint32_t moe_ffn)
 {
 	mf_model m = moe_model(layers, 0, hidden, vocab, experts, topk, moe_ffn);
 
@@ -87,20 +87,20 @@ static mf_model gqa(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t k
 static mf_cluster hopper(const char *gpu, uint32_t nodes, double link)
 {
 	mf_cluster c = {.sm = 90,
-	        .sm_count = 132,
-	        .family = MF_HOPPER,
-	        .tflops = {989.4, 1979, NAN},
-	        .hbm_bytes = 80e9,
-	        .device_bytes = 79.1 * MF_GIB,
-	        .hbm_gbps = 3350,
-	        .gpus_per_node = 8,
-	        .nodes = nodes,
-	        .nvlink_domain = 8,
-	        .fabric = MF_FABRIC_NVLINK,
-	        .link_gbps = link,
-	        .nic_gbps = 50,
-	        .pcie_gbps = 64,
-	        .host_memory_gbps = 77};
+		.sm_count = 132,
+		.family = MF_HOPPER,
+		.tflops = {989.4, 1979, NAN},
+		.hbm_bytes = 80e9,
+		.device_bytes = 79.1 * MF_GIB,
+		.hbm_gbps = 3350,
+		.gpus_per_node = 8,
+		.nodes = nodes,
+		.nvlink_domain = 8,
+		.fabric = MF_FABRIC_NVLINK,
+		.link_gbps = link,
+		.nic_gbps = 50,
+		.pcie_gbps = 64,
+		.host_memory_gbps = 77};
 
 	snprintf(c.gpu, sizeof(c.gpu), "%s", gpu);
 	return c;
@@ -109,20 +109,20 @@ static mf_cluster hopper(const char *gpu, uint32_t nodes, double link)
 static mf_cluster blackwell(const char *gpu, uint32_t domain, uint32_t world, double tflops, double nic, bool grace)
 {
 	mf_cluster c = {.sm = 100,
-	        .sm_count = 148,
-	        .family = MF_BLACKWELL,
-	        .tflops = {tflops, 2 * tflops, 4 * tflops},
-	        .hbm_bytes = 180e9,
-	        .device_bytes = 178e9,
-	        .hbm_gbps = 8000,
-	        .gpus_per_node = domain == 8 ? 8 : 4,
-	        .nvlink_domain = domain,
-	        .fabric = MF_FABRIC_NVLINK,
-	        .link_gbps = 900,
-	        .nic_gbps = nic,
-	        .pcie_gbps = 64,
-	        .host_memory_gbps = 77,
-	        .grace = grace};
+		.sm_count = 148,
+		.family = MF_BLACKWELL,
+		.tflops = {tflops, 2 * tflops, 4 * tflops},
+		.hbm_bytes = 180e9,
+		.device_bytes = 178e9,
+		.hbm_gbps = 8000,
+		.gpus_per_node = domain == 8 ? 8 : 4,
+		.nvlink_domain = domain,
+		.fabric = MF_FABRIC_NVLINK,
+		.link_gbps = 900,
+		.nic_gbps = nic,
+		.pcie_gbps = 64,
+		.host_memory_gbps = 77,
+		.grace = grace};
 
 	c.nodes = world / c.gpus_per_node;
 	snprintf(c.gpu, sizeof(c.gpu), "%s", gpu);
@@ -138,18 +138,18 @@ static void start(fixture *f, mf_model model, mf_cluster cluster, uint32_t seq, 
 	f->cluster = cluster;
 	f->work = (mf_workload){.phase = MF_TRAIN, .seq = seq, .global_batch = gbs, .precision = precision};
 	f->stack = (mf_stack){.toolchain = MF_MEGATRON_0180,
-	        .transformer_engine = true,
-	        .grad_reduce_bf16 = true,
-	        .overlap_grad_reduce = true,
-	        .overlap_param_gather = true,
-	        .permute_fusion = true};
+		.transformer_engine = true,
+		.grad_reduce_bf16 = true,
+		.overlap_grad_reduce = true,
+		.overlap_param_gather = true,
+		.permute_fusion = true};
 	f->intern = mf_intern_new();
 	mf_consts_factory(&f->consts, &f->cluster);
 	f->consts.v[MF_C_HOST_TIE] = 0; /* the worked model has no rule for ties */
 	f->cost = (mf_cost){.in = {&f->model, &f->cluster, &f->work, &f->stack, NULL, f->intern},
-	        .k = &f->consts,
-	        .opts = MF_COST_OPTS_INIT,
-	        .world = mf_cluster_world(&f->cluster)};
+		.k = &f->consts,
+		.opts = MF_COST_OPTS_INIT,
+		.world = mf_cluster_world(&f->cluster)};
 	cr_assert(eq(int, mf_train_time_new(&f->cost, &err), MF_OK));
 }
 
@@ -270,7 +270,7 @@ Test(time_train, published_runs)
 
 	/* Qwen3-235B on 256 B200, measured 34.71 s: the host's launches are its floor. */
 	start(&f, gqa(94, 4096, 64, 4, 151936, 128, 8, 1536), blackwell("B200", 8, 256, 2250, 50, false), 4096, 8192,
-	        MF_PREC_MXFP8);
+		MF_PREC_MXFP8);
 	f.model.qk_norm = true;
 	restart(&f);
 	expect(&f, "tp1/pp8/ep8/1f1b/disp:deepep/lay:12x7-10", 33966, 0.03);
@@ -307,9 +307,9 @@ Test(time_train, the_dualpipe_report)
 Test(time_train, orders_of_one_node)
 {
 	static const char *const slower[] = {"tp1/pp1/ep8/1f1b", "tp1/pp1/ep8/dualpipe", "tp1/pp1/ep4/1f1b+ov",
-	        "tp1/pp1/ep4/1f1b", "tp1/pp1/ep2/1f1b+ov", "tp1/pp1/ep1/1f1b", "tp2/pp1/ep8/etp1/1f1b+ov",
-	        "tp2/pp1/ep4/1f1b+ov", "tp1/pp2/ep4/1f1b", "tp1/pp2/ep4/interleaved+ov/v2", "tp1/pp1/ep8/1f1b+ov/fsdp",
-	        "tp1/pp1/ep8/1f1b+ov/zero1_offload"};
+		"tp1/pp1/ep4/1f1b", "tp1/pp1/ep2/1f1b+ov", "tp1/pp1/ep1/1f1b", "tp2/pp1/ep8/etp1/1f1b+ov",
+		"tp2/pp1/ep4/1f1b+ov", "tp1/pp2/ep4/1f1b", "tp1/pp2/ep4/interleaved+ov/v2", "tp1/pp1/ep8/1f1b+ov/fsdp",
+		"tp1/pp1/ep8/1f1b+ov/zero1_offload"};
 	fixture *f = node();
 	double best;
 
@@ -412,8 +412,8 @@ Test(time_train, skew_from_a_histogram_is_the_worst_ranks)
 	bare = step(f, "tp1/pp1/ep8/1f1b");
 	cr_expect(gt(dbl, bare, even));
 	cr_expect(eq(dbl, step(f, "tp1/pp1/ep1/1f1b"),
-	                  (f->work.max_violation = 0, restart(f), step(f, "tp1/pp1/ep1/1f1b"))),
-	        "one rank holds all experts: nothing waits");
+			  (f->work.max_violation = 0, restart(f), step(f, "tp1/pp1/ep1/1f1b"))),
+		"one rank holds all experts: nothing waits");
 	/* One expert 50 % over the mean is an eighth of its rank's load. */
 	f->work.n_load_bins = 64;
 	for (int i = 0; i < 64; i++)
@@ -498,9 +498,9 @@ Test(time_train, outside_the_overlays_domain_is_flagged)
 Test(time_train, terms_add_up)
 {
 	static const char *const plans[] = {"tp1/pp1/ep8/1f1b+ov", "tp1/pp1/ep1/1f1b",
-	        "tp2/cp2/pp2/ep2/interleaved+ov/v2/mb2", "tp1/pp4/ep2/dualpipe+ov", "tp1/pp1/ep8/1f1b/fsdp",
-	        "tp1/pp1/ep8/1f1b+ov/zero1_offload/rc:full1", "tp1/pp2/ep4/1f1b/disp:deepep/z0",
-	        "tp1/pp1/ep8/1f1b+ov/ch2/sm16"};
+		"tp2/cp2/pp2/ep2/interleaved+ov/v2/mb2", "tp1/pp4/ep2/dualpipe+ov", "tp1/pp1/ep8/1f1b/fsdp",
+		"tp1/pp1/ep8/1f1b+ov/zero1_offload/rc:full1", "tp1/pp2/ep4/1f1b/disp:deepep/z0",
+		"tp1/pp1/ep8/1f1b+ov/ch2/sm16"};
 	fixture *f = node();
 	mf_explain *ex = calloc(1, sizeof(*ex));
 
@@ -520,7 +520,7 @@ Test(time_train, terms_add_up)
 		for (size_t k = 0; k < ex->n_terms; k++) {
 			sum += ex->terms[k].ms;
 			cr_expect(ex->terms[k].formula[0] != '\0' && ex->terms[k].inputs[0] != '\0', "%s",
-			        ex->terms[k].name);
+				ex->terms[k].name);
 		}
 		cr_expect(epsilon_eq(dbl, sum, slow.step_ms, 1e-9 * slow.step_ms), "%s", plans[i]);
 		cr_expect(slow.hidden_fraction >= 0 && slow.hidden_fraction <= 1);
@@ -533,7 +533,7 @@ Test(time_train, terms_add_up)
 Test(time_train, the_memo_changes_nothing)
 {
 	static const char *const degrees[] = {
-	        "tp1/pp1/ep8", "tp1/pp1/ep4", "tp2/pp1/ep4", "tp1/pp2/ep2", "tp4/pp1/ep2"};
+		"tp1/pp1/ep8", "tp1/pp1/ep4", "tp2/pp1/ep4", "tp1/pp2/ep2", "tp4/pp1/ep2"};
 	fixture *f = node();
 	double first[MF_COUNT(degrees)];
 

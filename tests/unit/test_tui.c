@@ -7,7 +7,8 @@
 
 static bool overlap(mf_rect a, mf_rect b)
 {
-	return a.w > 0 && a.h > 0 && b.w > 0 && b.h > 0 && a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+	return a.w > 0 && a.h > 0 && b.w > 0 && b.h > 0 && a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h &&
+	       b.y < a.y + a.h;
 }
 
 Test(layout, nothing_overlaps_or_leaves_the_screen_at_any_size)
@@ -20,7 +21,8 @@ Test(layout, nothing_overlaps_or_leaves_the_screen_at_any_size)
 				mf_rect r[] = {l.header, l.heading, l.table, l.rule, l.tabs, l.detail, l.status};
 
 				for (size_t i = 0; i < MF_COUNT(r); i++) {
-					cr_assert(r[i].x >= 0 && r[i].y >= 0 && r[i].x + r[i].w <= w && r[i].y + r[i].h <= h,
+					cr_assert(r[i].x >= 0 && r[i].y >= 0 && r[i].x + r[i].w <= w &&
+							  r[i].y + r[i].h <= h,
 						"%dx%d rectangle %zu", w, h, i);
 					for (size_t k = 0; k < i; k++)
 						cr_assert(!overlap(r[i], r[k]), "%dx%d: %zu and %zu", w, h, i, k);
@@ -100,7 +102,8 @@ Test(cells, wide_combining_and_bad_bytes_stay_inside)
 	mf_buf out = MF_BUF_INIT;
 
 	cr_assert_eq(mf_cells_resize(&s, 10, 2), MF_OK);
-	mf_cells_text(&s, 0, 0, 10, MF_ROLE_TEXT, "\xe4\xb8\xad\xe6\x96\x87\xe4\xb8\xad\xe6\x96\x87\xe4\xb8\xad\xe6\x96\x87");
+	mf_cells_text(
+		&s, 0, 0, 10, MF_ROLE_TEXT, "\xe4\xb8\xad\xe6\x96\x87\xe4\xb8\xad\xe6\x96\x87\xe4\xb8\xad\xe6\x96\x87");
 	mf_cells_text(&s, 8, 1, 10, MF_ROLE_TEXT, "a\xff\x01zzz");
 	mf_cells_text(&s, -3, 5, 10, MF_ROLE_TEXT, "outside");
 	mf_cells_dump(&s, &out);

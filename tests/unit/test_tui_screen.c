@@ -21,7 +21,8 @@ static struct {
 
 static void settle(unsigned fx)
 {
-	while ((fx = mf_effects_run(&t.app, t.worker, &t.opts, fx) & (MF_FX_MODEL | MF_FX_CLUSTER)) || !mf_worker_idle(t.worker)) {
+	while ((fx = mf_effects_run(&t.app, t.worker, &t.opts, fx) & (MF_FX_MODEL | MF_FX_CLUSTER)) ||
+		!mf_worker_idle(t.worker)) {
 		struct pollfd fd = {mf_worker_fd(t.worker), POLLIN, 0};
 		poll(&fd, 1, -1);
 		fx |= mf_worker_take(t.worker, &t.app);
@@ -78,7 +79,8 @@ static void sweep(int step)
 			mf_app_resize(&t.app, w, h);
 			mf_app_view(&t.app, &s, &cx, &cy);
 			cr_assert(cx < w && cy < h);
-			cr_assert(t.app.cursor >= t.app.top && (t.app.page <= 0 || t.app.cursor < t.app.top + (size_t)t.app.page));
+			cr_assert(t.app.cursor >= t.app.top &&
+				  (t.app.page <= 0 || t.app.cursor < t.app.top + (size_t)t.app.page));
 			check_cells(&s);
 		}
 	mf_cells_dispose(&s);
@@ -108,7 +110,8 @@ Test(screen, every_tab_and_panel_draws_at_any_size, .init = start, .fini = stop)
 	sweep(7);
 	mf_app_act(&t.app, MF_ACT_SORT, "");
 	sweep(7);
-	mf_prompt_open(&t.app, MF_ACT_FILTER, "a line that is much longer than the screen is wide, to see that it slides along");
+	mf_prompt_open(&t.app, MF_ACT_FILTER,
+		"a line that is much longer than the screen is wide, to see that it slides along");
 	sweep(7);
 }
 
