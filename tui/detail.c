@@ -407,17 +407,15 @@ static void time_tab(struct pen *p)
 {
 	const mf_detail *d = &p->a->detail;
 	const mf_explain *e = d->explain;
-	double sum = 0, most = 0;
+	double most = 0;
 	char text[256];
 
 	if (d->status < 0) {
 		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
 		return;
 	}
-	for (size_t i = 0; i < e->n_terms; i++) {
-		sum += e->terms[i].ms;
+	for (size_t i = 0; i < e->n_terms; i++)
 		most = e->terms[i].ms > most ? e->terms[i].ms : most;
-	}
 	if (p->a->phase == MF_TRAIN)
 		snprintf(text, sizeof(text), "step %.2f ms", e->time.step_ms);
 	else
