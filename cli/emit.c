@@ -5,28 +5,9 @@
 
 #include "cli.h"
 
-/* Writes command and provenance files: both or, when the second fails, neither. */
-static mf_status write_files(
-	const char *path, const mf_buf *command, const mf_buf *provenance, mf_command_format f, mf_err *err)
-{
-	mf_buf beside = MF_BUF_INIT;
-	mf_status st;
-
-	mf_buf_printf(&beside, "%s.provenance.json", path);
-	st = mf_file_write(mf_buf_text(&beside), provenance->data, provenance->len, 0644, err);
-	if (st == MF_OK) {
-		st = mf_file_write(
-			path, command->data, command->len, f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644, err);
-		if (st < 0)
-			remove(mf_buf_text(&beside));
-	}
-	mf_buf_dispose(&beside);
-	return st;
-}
-
 static mf_status write_plan(mf_session *s, const mf_args *a, const mf_plan *p, mf_command_format f, mf_err *err)
 {
-	mf_buf command = MF_BUF_INIT, provenance = MF_BUF_INIT;
+	mf_buf command = MF_BUF_INIT;
 	mf_argv argv;
 	mf_refusal refusal;
 	mf_status st;
@@ -44,18 +25,12 @@ static mf_status write_plan(mf_session *s, const mf_args *a, const mf_plan *p, m
 	mf_emit(s->emitter, p, mf_session_fraction(s, p), &argv.sink);
 	if (mf_rule_unspeakable(argv.sink.rule))
 		st = mf_fail(err, MF_EREFUSED, "the toolchain has no words for this plan: %s", refusal.reason);
-	if (st == MF_OK)
-		st = mf_command_write(&argv, &s->in, p, f, &command, err);
-	if (st == MF_OK && a->value[OPT_OUT]) {
-		st = mf_provenance_write(&argv, &s->in, p, &provenance, err);
-		if (st == MF_OK)
-			st = write_files(a->value[OPT_OUT], &command, &provenance, f, err);
-	} else if (st == MF_OK) {
+	if (st == MF_OK && a->value[OPT_OUT])
+		st = mf_command_save(a->value[OPT_OUT], &argv, &s->in, p, f, err);
+	else if (st == MF_OK && (st = mf_command_write(&argv, &s->in, p, f, &command, err)) == MF_OK)
 		fwrite(mf_buf_text(&command), 1, command.len, stdout);
-	}
 	mf_argv_dispose(&argv);
 	mf_buf_dispose(&command);
-	mf_buf_dispose(&provenance);
 	return st;
 }
 

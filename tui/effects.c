@@ -6,27 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Command and provenance: both files or, when the second fails, neither. */
-static mf_status write_files(
-	const char *path, mf_command_format f, const mf_buf *command, const mf_buf *provenance, mf_err *err)
-{
-	mf_buf beside = MF_BUF_INIT;
-	mf_buf_printf(&beside, "%s.provenance.json", path);
-	mf_status st = mf_file_write(mf_buf_text(&beside), provenance->data, provenance->len, 0644, err);
-	if (st == MF_OK) {
-		st = mf_file_write(
-			path, command->data, command->len, f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644, err);
-		if (st < 0)
-			unlink(mf_buf_text(&beside));
-	}
-	mf_buf_dispose(&beside);
-	return st;
-}
-
 static void export_plan(mf_app *a)
 {
 	const mf_row *row = mf_app_selected(a);
-	mf_buf command = MF_BUF_INIT, provenance = MF_BUF_INIT;
 	mf_command_format f;
 	mf_argv argv;
 	mf_err err;
@@ -52,18 +34,12 @@ static void export_plan(mf_app *a)
 		mf_app_say(a, true, "not written: %s", err.msg);
 		return;
 	}
-	st = mf_command_write(&argv, &a->in, &row->plan, f, &command, &err);
-	if (st == MF_OK)
-		st = mf_provenance_write(&argv, &a->in, &row->plan, &provenance, &err);
-	if (st == MF_OK)
-		st = write_files(path, f, &command, &provenance, &err);
+	st = mf_command_save(path, &argv, &a->in, &row->plan, f, &err);
 	if (st == MF_OK)
 		mf_app_say(a, false, "wrote %s and %s.provenance.json", path, path);
 	else
 		mf_app_say(a, true, "not written: %s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
 	mf_argv_dispose(&argv);
-	mf_buf_dispose(&command);
-	mf_buf_dispose(&provenance);
 }
 
 void mf_copy_text(mf_app *a, mf_buf *out)

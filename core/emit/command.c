@@ -429,6 +429,26 @@ mf_status mf_command_write(
 	return st;
 }
 
+mf_status mf_command_save(
+	const char *path, const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_command_format f, mf_err *err)
+{
+	mf_buf command = MF_BUF_INIT, provenance = MF_BUF_INIT, beside = MF_BUF_INIT;
+	unsigned mode = f == MF_CMD_SHELL || f == MF_CMD_SBATCH ? 0755 : 0644;
+	mf_status st = mf_command_write(a, in, p, f, &command, err);
+
+	if (st == MF_OK)
+		st = mf_provenance_write(a, in, p, &provenance, err);
+	mf_buf_printf(&beside, "%s.provenance.json", path);
+	if (st == MF_OK)
+		st = mf_file_write(mf_buf_text(&beside), provenance.data, provenance.len, 0644, err);
+	if (st == MF_OK && (st = mf_file_write(path, command.data, command.len, mode, err)) < 0)
+		remove(mf_buf_text(&beside));
+	mf_buf_dispose(&command);
+	mf_buf_dispose(&provenance);
+	mf_buf_dispose(&beside);
+	return st;
+}
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* The largest command file: the kernel passes no longer argument list either. */

@@ -121,6 +121,13 @@ mf_status mf_command_write(
 /** Provenance as JSON: moefs version, plan, inputs, stack, toolchain, hashes, verdict. */
 mf_status mf_provenance_write(const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_buf *out, mf_err *err);
 
+/**
+ * Saves the command at `path` in format `f`, executable where it is a script, and its provenance at PATH.provenance.json:
+ * both files or neither.
+ */
+mf_status mf_command_save(
+	const char *path, const mf_argv *a, const mf_inputs *in, const mf_plan *p, mf_command_format f, mf_err *err);
+
 /* ---- reading commands ------------------------------------------------------------------------------------------ */
 
 /** A command read back: plan and inputs it implies, and what could not be read. Owns `unread`. */
