@@ -37,6 +37,7 @@
 	X(SAMPLE, "sample", "N", NULL, "N plans drawn uniformly from the space instead of the ranking") \
 	X(SEED, "seed", "S", NULL, "seed of the sample") \
 	X(THREADS, "threads", "N", NULL, "worker threads (0: one per core); the answer does not depend on it") \
+	X(PLANS, "plans", "FILE", NULL, "judge the plans of a file, one a line, instead of a space (with --emit jsonl)") \
 	X(FORMAT, "format", "FORMAT", "json nul shell sbatch", "how the command is written") \
 	X(OUT, "out", "FILE", NULL, "write there, whole or not at all; the suffix chooses the format") \
 	X(ARGV, "argv", "FILE", NULL, "a command you already have: JSON, NUL-separated or a shell line") \

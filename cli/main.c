@@ -25,7 +25,7 @@ const mf_command_info mf_commands[] = {
 		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words.",
 		"moefs search --model deepseek-v2-lite --cluster 8xh800 --top 5",
 		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(TOP) | OPT(JSON) | OPT(EMIT) | OPT(FORCED) | OPT(SAMPLE) |
-			OPT(SEED) | OPT(THREADS),
+			OPT(SEED) | OPT(PLANS) | OPT(THREADS),
 		mf_cmd_search},
 	{"emit", "", "write the command of a plan",
 		"A refused plan is not written (exit 1) unless --forced is given. With --out the provenance goes into "
