@@ -71,12 +71,16 @@ static void engine_defaults(double card_gib, uint32_t tp, double *chunk, double 
 
 double mf_serve_chunk(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z)
 {
-	double chunk, graph;
+	const mf_serve_engine *e = mf_serve_engine_of(c);
+	double chunk = e->chunk, graph;
 
-	engine_defaults(c->in.cluster->device_bytes / MF_GIB, z->n, &chunk, &graph);
+	if (!(chunk > 0))
+		engine_defaults(c->in.cluster->device_bytes / MF_GIB, z->n, &chunk, &graph);
+	if (e->whole_prompts)
+		chunk = fmax(chunk, c->in.workload->input_tokens + 256.0);
 	if (p->prefill_chunk)
 		chunk = p->prefill_chunk * 256.0;
-	return fmax(1, floor(chunk / (z->dp > 1 ? z->dp : 1)));
+	return fmax(1, floor(chunk / (e->splits_chunk && z->dp > 1 ? z->dp : 1)));
 }
 
 /* Requests of the workload that one attention rank has at a time. */
@@ -129,7 +133,9 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	       up = m->gated ? 3 : 2;
 	double tokens = (double)c->in.workload->input_tokens + c->in.workload->output_tokens;
 	double vocab = ceil(m->vocab / 64.0) * 64, kv = c->in.workload->fp8_kv ? 1 : 2, full, card, one;
-	uint32_t shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
+	const mf_serve_engine *e = mf_serve_engine_of(c);
+	uint32_t dense_tp = z->dp == 1 || e->gathers_dense ? z->n : z->tp;
+	uint32_t shared_tp = p->a2a != MF_A2A_NONE || dense_tp != z->n ? 1 : z->n;
 
 	o->experts = m->moe_layers * (m->experts + p->redundant) / (double)z->ep * up * h *
 		     (m->moe_ffn / (double)z->mtp) * eb / pp;
@@ -142,7 +148,7 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	}
 	o->shared = m->moe_layers * up * h * m->shared_ffn / shared_tp * db / pp;
 	o->attention = m->layers * attention_params(m, z) * db / pp;
-	o->dense = (m->layers - m->moe_layers) * up * h * m->ffn / z->n * (m->attention == MF_MLA ? eb : db) / pp;
+	o->dense = (m->layers - m->moe_layers) * up * h * m->ffn / dense_tp * (m->attention == MF_MLA ? eb : db) / pp;
 	o->router = m->moe_layers * (double)m->experts * h * 2 / pp;
 	/* Embedding on the first stage, head on the last: a rank of one stage holds both. */
 	o->embedding = vocab * h * 2 * (1.0 / (z->dp > 1 ? z->tp : z->n) + (m->tied_embeddings ? 0 : 1.0 / z->n));
@@ -156,6 +162,10 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 
 		o->kv_token = full * layer / pp;
 		o->kv_request = m->window_layers * layer * fmin(m->window, tokens) / pp;
+		if (e->windows_kept && m->window_layers) {
+			o->kv_token += o->kv_request / fmin(m->window, tokens);
+			o->kv_request = 0;
+		}
 	}
 	o->kv_token /= z->cp;
 	o->context = 0.6 * MF_GIB;
@@ -164,6 +174,8 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	one = o->kv_token * (c->in.workload->input_tokens + c->in.workload->output_tokens) + o->kv_request;
 	if (!isnan(c->in.stack->mem_fraction)) {
 		o->fraction = c->in.stack->mem_fraction;
+	} else if (!isnan(e->fraction)) {
+		o->fraction = e->fraction;
 	} else {
 		o->fraction = (c->in.cluster->device_bytes - o->reserve) / c->in.cluster->device_bytes;
 		/* The heuristic's terms grow with dp and can eat the card; 512 MiB and the chunk's activations are
@@ -173,6 +185,9 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	}
 	o->fraction = floor(o->fraction * 1000 + 0.5) / 1000;
 	o->room = o->fraction * card - o->weights;
+	/* Activations and graphs come out of the share, where the engine does not count them apart. */
+	if (!isnan(e->fraction))
+		o->room = o->fraction * c->in.cluster->device_bytes - o->weights - 2.5e9;
 }
 
 double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p)

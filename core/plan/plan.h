@@ -168,6 +168,11 @@ typedef struct mf_workload {
 	uint32_t input_tokens, output_tokens, concurrency;
 	double ttft_target_ms, tpot_target_ms; /* NaN: none */
 	bool fp8_kv;
+	double length_spread;     /* lengths are uniform on [1 - spread, 1] of nominal; 0: all equal, in step */
+	uint32_t requests;        /* that a run sends in all; 0: ten times the concurrency; all queued at once where the
+	                             concurrency is no less */
+	uint32_t draft_tokens;    /* speculative decoding: drafted a step; 0: none */
+	double accepted_tokens;   /* tokens a step yields with them, 1 to draft_tokens + 1 */
 	/* routing skew */
 	double max_violation; /* most loaded expert / mean - 1; 0 is balanced */
 	uint32_t n_load_bins; /* per-expert token share, from a histogram file; 0 when none */
@@ -198,6 +203,10 @@ typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_
 typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
 
+/** Serving engine that the cost model prices; the commands that moefs writes are SGLang's. */
+typedef enum mf_engine { MF_ENGINE_SGLANG, MF_ENGINE_VLLM, MF_ENGINE_TRTLLM, MF_ENGINE_COUNT } mf_engine;
+extern const mf_choice mf_engine_choices[];
+
 /** What the plan will run on: software, its version and its fixed switches. */
 typedef struct mf_stack {
 	char name[64];
@@ -215,6 +224,7 @@ typedef struct mf_stack {
 	double attention_dropout;
 	char runner_default[24]; /* SGLang's MoE runner when the plan says auto */
 	double mem_fraction;     /* serving; NaN: from the ledger */
+	mf_engine engine;        /* serving: whose scheduler and host time are priced */
 } mf_stack;
 mf_status mf_stack_load(mf_stack *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);
