@@ -125,13 +125,20 @@ static struct answer *memo_slot(struct mf_serve_state *s, const mf_plan *key)
 	return &s->memo[(h >> 40) % MEMO_SLOTS];
 }
 
-static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+bool mf_serve_extrapolated(const mf_cost *c, double tokens)
 {
 	const mf_model *m = c->in.model;
+
+	return mf_consts_extrapolated(c->k, c->in.cluster, mf_serve_dense_type(m) == MF_LIN_BF16 ? MF_BF16 : MF_FP8,
+		m->experts ? tokens * m->topk / m->experts : tokens, c->world);
+}
+
+static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+{
 	mf_serve_shape z;
 	mf_serve_bytes b;
 	mf_serve_loop loop;
-	double gpus, tokens_per_expert;
+	double gpus;
 
 	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
 	if (!mf_serve_shape_of(c, p, &z) || !c->in.workload->output_tokens || !c->in.workload->input_tokens)
@@ -148,9 +155,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 				       : 0;
 	out->bubble_fraction = loop.bubble_us / (loop.decode.total / loop.accepted + loop.bubble_us);
 	out->batch = loop.running;
-	tokens_per_expert = m->experts ? loop.batch * z.dp * m->topk / m->experts : loop.batch;
-	out->extrapolated = mf_consts_extrapolated(
-		c->k, c->in.cluster, mf_serve_dense_type(m) == MF_LIN_BF16 ? MF_BF16 : MF_FP8, tokens_per_expert, c->world);
+	out->extrapolated = mf_serve_extrapolated(c, loop.batch * z.dp);
 	if (ex) {
 		char inputs[160];
 

@@ -129,5 +129,9 @@ typedef struct mf_serve_loop {
 } mf_serve_loop;
 void mf_serve_run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b,
 	mf_serve_loop *out);
+/** Requests that one attention rank runs at once, of `wanted`: what fits the room. */
+double mf_serve_batch(const mf_cost *c, const mf_serve_bytes *b, double in, double out, double wanted);
+/** Whether (type, tokens an expert, world) of a batch of `tokens` over the engine leave the constants' domain. */
+bool mf_serve_extrapolated(const mf_cost *c, double tokens);
 
 #endif

@@ -25,6 +25,13 @@ double mf_serve_host_us(const mf_cost *c)
 	return 1e3 * (isnan(ms) ? mf_serve_engine_of(c)->host_ms : ms);
 }
 
+double mf_serve_batch(const mf_cost *c, const mf_serve_bytes *b, double in, double out, double wanted)
+{
+	double one = b->kv_request + b->kv_token * (in + mf_serve_engine_of(c)->output_held * out);
+
+	return fmax(1, fmin(fmin(wanted, b->room / one), 2048));
+}
+
 /* One engine under one load: everything the formulas below share. */
 struct loop {
 	const mf_cost *c;
@@ -122,8 +129,7 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 
 	s->clients = clients;
 	s->wanted = fmax(1, clients / dp);
-	o->batch = fmin(s->wanted, b->room / (b->kv_request + b->kv_token * (s->in + e->output_held * s->out)));
-	o->batch = fmax(1, fmin(o->batch, 2048));
+	o->batch = mf_serve_batch(s->c, b, s->in, s->out, s->wanted);
 	o->running = fmin(clients, o->batch * dp);
 	/* The requests go through a pipeline as one micro-batch a stage, so a pass carries only its share of them. */
 	o->in_flight = fmax(1, fmin(s->z->pp, o->batch));
