@@ -119,7 +119,7 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	mf_dtype type;
 	const double *g = curve(c, expert_curve(c, &type));
 	double slots = tokens * m->topk, imb = imbalance(c, z, slots);
-	mf_experts_shape s = {.hidden = m->hidden,
+	mf_experts_shape s = {.hidden = mf_model_expert_width(m),
 		.width = m->moe_ffn / (double)z->mtp,
 		.matrices = m->gated ? 3 : 2,
 		.weight_bytes = mf_serve_expert_bytes(m)};
@@ -223,6 +223,32 @@ static double decode_tokens(const mf_serve_load *l)
 	return l->batch * (l->each > 0 ? l->each : 1);
 }
 
+/* Choosing keys for sparse attention: two projections, and a score of every cached key; replicated over TP. */
+static double indexer(const mf_cost *c, const mf_serve_load *l)
+{
+	const mf_model *m = c->in.model;
+	const mf_gpu_rates *r = &mf_serve_tables_of(c)->rates;
+	const double *g = curve(c, MF_C_S_INDEX);
+	double n = l->prompt_tokens, tokens = decode_tokens(l) + l->prompts * n, width = m->index_heads * m->index_dim;
+	double t = gemm(c, MF_LIN_BF16, tokens, width, m->q_lora ? m->q_lora : m->hidden) +
+		   gemm(c, MF_LIN_BF16, tokens, m->index_dim + m->index_heads, m->hidden);
+
+	/* One fp8 key and its scale a cached token. */
+	if (l->batch > 0)
+		t += g[0] + l->batch * l->context * (m->index_dim + 4) / (r->hbm * g[1]);
+	if (l->prompts > 0)
+		t += l->prompts * (g[0] + 2 * width * (n * l->cached + n * n / 2) / (r->peak[MF_FP8] * g[2]));
+	return t;
+}
+
+/* Cached tokens of a dense prompt piece that has as many (query, key) pairs as this one, each query seeing `most`. */
+static double sparse_cached(double n, double cached, double most)
+{
+	double before = fmin(n, fmax(0, most - cached)); /* queries that still see everything */
+
+	return (before * cached + before * before / 2 + (n - before) * most) / n - n / 2;
+}
+
 static double mla_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serve_load *l)
 {
 	const mf_model *m = c->in.model;
@@ -230,11 +256,18 @@ static double mla_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serv
 	mf_linear type = mf_serve_dense_type(m);
 	double n = l->prompts * l->prompt_tokens, rows = decode_tokens(l), tokens = rows + n, h = m->hidden;
 	double qd = m->qk_nope + m->qk_rope, kv = c->in.workload->fp8_kv ? 1 : 2, context = l->context,
-	       cached = l->cached, t;
+	       cached = l->cached, t = 0;
 
-	t = gemm(c, type, tokens, m->q_lora + m->kv_lora + m->qk_rope, h) +
-	    gemm(c, type, tokens, z->heads * qd, m->q_lora ? m->q_lora : h) +
-	    gemm(c, type, tokens, h, z->heads * m->v_dim);
+	/* Sparse attention sees index_topk keys at most; pieces of a prompt see the mean of what they may. */
+	if (m->index_topk) {
+		t = indexer(c, l);
+		context = fmin(context, m->index_topk);
+		if (n > 0)
+			cached = sparse_cached(l->prompt_tokens, cached, m->index_topk);
+	}
+	t += gemm(c, type, tokens, m->q_lora + m->kv_lora + m->qk_rope, h) +
+	     gemm(c, type, tokens, z->heads * qd, m->q_lora ? m->q_lora : h) +
+	     gemm(c, type, tokens, h, z->heads * m->v_dim);
 	if (l->batch > 0)
 		t += 2 * mf_mla_bmm_us(curve(c, MF_C_S_BMM), r, rows, z->heads, m->qk_nope, m->kv_lora) +
 		     mf_mla_decode_us(
@@ -249,34 +282,69 @@ static double mla_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serv
 	return t;
 }
 
-static double gqa_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serve_load *l, bool windowed)
+/* window: keys that a query sees at most, on average; 0: all. */
+static double gqa_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serve_load *l, double window)
 {
 	const mf_model *m = c->in.model;
 	const mf_gpu_rates *r = &mf_serve_tables_of(c)->rates;
 	mf_linear type = mf_serve_dense_type(m);
 	double n = l->prompts * l->prompt_tokens, rows = decode_tokens(l), h = m->hidden, t;
-	double context = windowed ? fmin(l->context, m->window) : l->context, kv = c->in.workload->fp8_kv ? 1 : 2;
+	double context = window > 0 ? fmin(l->context, window) : l->context, kv = c->in.workload->fp8_kv ? 1 : 2;
 
-	t = gemm(c, type, rows + n, (z->heads + 2 * z->kv_heads) * m->head_dim, h) +
+	t = gemm(c, type, rows + n, (z->heads * (m->attention_gate ? 2 : 1) + 2 * z->kv_heads) * m->head_dim, h) +
 	    gemm(c, type, rows + n, h, z->heads * m->head_dim);
 	if (l->batch > 0)
 		t += mf_decode_us(curve(c, MF_C_S_DEC), r, rows, z->heads, z->kv_heads, m->head_dim, kv, context);
 	if (n > 0)
 		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, l->prompt_tokens, l->cached,
-					  windowed ? m->window : 0, z->heads, z->kv_heads, m->head_dim);
+					  window, z->heads, z->kv_heads, m->head_dim);
 	return t;
 }
 
-static double attention_layers(const mf_cost *c, const mf_serve_shape *z, const mf_serve_load *l)
+/* Linear attention: projections in and out, and a state a value head that decode reads and writes whole. */
+static double state_layer(const mf_cost *c, const mf_serve_load *l, double columns, double inner, double heads,
+	double key, double value)
+{
+	const mf_gpu_rates *r = &mf_serve_tables_of(c)->rates;
+	const double *g = curve(c, MF_C_S_STATE);
+	mf_linear type = mf_serve_dense_type(c->in.model);
+	double n = l->prompts * l->prompt_tokens, rows = decode_tokens(l), h = c->in.model->hidden;
+	double t = gemm(c, type, rows + n, columns, h) + gemm(c, type, rows + n, h, inner);
+
+	if (l->batch > 0)
+		t += g[0] + 2 * l->batch * heads * key * value * 4 / (r->hbm * g[1]);
+	/* Chunks of 64: three products with the state, and the scores inside a chunk. */
+	if (n > 0)
+		t += g[2] + n * heads * (6 * key * value + 4 * 64 * key) / (r->peak[MF_BF16] * g[3]);
+	return t;
+}
+
+static double mixers(const mf_cost *c, const mf_serve_shape *z, const mf_serve_load *l)
 {
 	const mf_model *m = c->in.model;
-	double t;
+	double attending = mf_model_attention_layers(m), t;
 
-	if (m->attention == MF_MLA)
-		return m->layers * mla_layer(c, z, l) / z->cp;
-	t = (m->layers - m->window_layers) * gqa_layer(c, z, l, false);
+	attending -= m->window_layers + m->chunk_layers;
+	t = attending * (m->attention == MF_MLA ? mla_layer(c, z, l) : gqa_layer(c, z, l, 0));
 	if (m->window_layers)
-		t += m->window_layers * gqa_layer(c, z, l, true);
+		t += m->window_layers * gqa_layer(c, z, l, m->window);
+	/* Within a chunk a query sees half of it on average, once the text is longer than one. */
+	if (m->chunk_layers)
+		t += m->chunk_layers *
+		     gqa_layer(c, z, l, l->context + l->cached > m->attention_chunk ? m->attention_chunk / 2.0
+										   : m->attention_chunk);
+	if (m->delta_layers) {
+		double k = m->delta_k_heads * m->delta_k_dim, v = m->delta_v_heads * m->delta_v_dim;
+
+		t += m->delta_layers * state_layer(c, l, (2 * k + 2 * v) / z->tp, v / z->tp,
+					       (double)m->delta_v_heads / z->tp, m->delta_k_dim, m->delta_v_dim);
+	}
+	if (m->mamba_layers) {
+		double inner = m->mamba_heads * m->mamba_head_dim, group = 2 * m->mamba_groups * m->mamba_state;
+
+		t += m->mamba_layers * state_layer(c, l, (2 * inner + group + m->mamba_heads) / z->tp, inner / z->tp,
+					       (double)m->mamba_heads / z->tp, m->mamba_state, m->mamba_head_dim);
+	}
 	return t / z->cp;
 }
 
@@ -345,23 +413,26 @@ static void price_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	const mf_model *m = c->in.model;
 	double n = l->prompts * l->prompt_tokens, tokens = fmax(1, decode_tokens(l) + n),
 	       group = fmax(tokens, l->group), h = m->hidden, small_us = mf_k(c, MF_C_S_SMALL_US);
-	double moe = m->moe_layers, dense = m->layers - moe, rows = decode_tokens(l) + l->prompts, vocab = m->vocab;
+	double moe = m->moe_layers, dense = mf_model_dense_layers(m), mixing = m->layers - m->mixerless_layers, rows = decode_tokens(l) + l->prompts, vocab = m->vocab;
 	bool prompt = n > 0, bf16 = mf_serve_dense_type(m) == MF_LIN_BF16;
 
 	memset(out, 0, sizeof *out);
-	out->part[MF_PART_ATTENTION] = attention_layers(c, z, l);
+	out->part[MF_PART_ATTENTION] = mixers(c, z, l);
 	if (moe > 0) {
 		out->part[MF_PART_EXPERTS] =
 			moe * (gemm(c, MF_LIN_BF16, tokens, m->experts, h) + 3.5 + experts_us(c, p, z, group / z->moe_dp));
+		if (m->moe_latent)
+			out->part[MF_PART_EXPERTS] += moe * (gemm(c, MF_LIN_BF16, tokens, m->moe_latent, h) +
+								    gemm(c, MF_LIN_BF16, tokens, h, m->moe_latent));
 		out->part[MF_PART_EXCHANGE] = moe * exchange(c, p, z, tokens, group, prompt);
 	}
 	if (m->shared_ffn)
 		out->part[MF_PART_SHARED] = moe * shared_experts(c, p, z, tokens, group, prompt);
 	if (dense > 0)
 		out->part[MF_PART_DENSE] = dense * dense_layer(c, z, tokens, group);
-	out->part[MF_PART_TP] = m->layers * all_reduce(c, z->tp, 2 * tokens * h);
+	out->part[MF_PART_TP] = mixing * all_reduce(c, z->tp, 2 * tokens * h);
 	if (m->qk_norm_whole && z->tp > 1)
-		out->part[MF_PART_TP] += m->layers * (all_reduce(c, z->tp, 8 * tokens) + 3 * small_us);
+		out->part[MF_PART_TP] += mixing * (all_reduce(c, z->tp, 8 * tokens) + 3 * small_us);
 	out->part[MF_PART_SMALL] = m->layers * small(c, mf_k(c, MF_C_S_SMALL_N) + (bf16 ? 0 : 2), 16 * tokens * h);
 	out->part[MF_PART_HEAD] = gemm(c, MF_LIN_BF16, fmax(1, rows), vocab / z->tp, h) +
 				  small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US) +

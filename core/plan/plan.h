@@ -73,6 +73,7 @@ typedef struct mf_model {
 						      full attention with the last layer's kind of feed-forward part */
 	uint32_t window;        /* sliding window of windowed layers, 0 for none */
 	uint32_t window_layers; /* how many layers are windowed (their mixer says which) */
+	uint32_t attention_chunk, chunk_layers; /* Llama 4: full-attention layers that see their own chunk of tokens alone */
 	uint32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups,
 		mamba_conv; /* Mamba-2; inner size is heads * head_dim */
 	uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_conv; /* gated delta net */
@@ -132,6 +133,8 @@ void mf_model_tally(mf_model *m);
  * cannot be priced (unknown model_type, layers of different attention shapes) fails naming the file, line and field.
  */
 mf_status mf_model_load(mf_model *out, const char *name_or_path, mf_err *err);
+/** Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
+const char *mf_model_builtin(const char *name);
 /** From a parsed document (config.json keys, JSON or YAML). */
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 
@@ -252,7 +255,7 @@ typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
 
 /** Serving engine that the cost model prices; the commands that moefs writes are SGLang's. */
-typedef enum mf_engine { MF_ENGINE_SGLANG, MF_ENGINE_VLLM, MF_ENGINE_TRTLLM, MF_ENGINE_COUNT } mf_engine;
+typedef enum mf_engine { MF_ENGINE_SGLANG, MF_ENGINE_SGLANG_WIDE, MF_ENGINE_VLLM, MF_ENGINE_TRTLLM, MF_ENGINE_COUNT } mf_engine;
 extern const mf_choice mf_engine_choices[];
 
 /** What the plan will run on: software, its version and its fixed switches. */

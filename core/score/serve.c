@@ -151,6 +151,8 @@ static bool read_layout(const mf_measured *row, serve_row *r, mf_judged *out)
 	/* Over several nodes the experts' exchange is an all-to-all. */
 	if (mf_measured_says(row, "DeepEP") || (dp > 1 && ep > r->cluster->gpus_per_node && ep > r->cluster->nvlink_domain))
 		p->a2a = MF_A2A_DEEPEP;
+	if (r->pool != ROW_LOOP && r->stack.engine == MF_ENGINE_SGLANG)
+		r->stack.engine = MF_ENGINE_SGLANG_WIDE;
 	/* SGLang divides its chunk by the attention ranks; the source counts a device's tokens. */
 	at = strstr(row->note, " tokens per device");
 	if (at)
