@@ -153,7 +153,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	out->hidden_fraction = p->overlap && loop.decode.part[MF_PART_EXCHANGE] > 0
 				       ? -loop.decode.part[MF_PART_HIDDEN] / loop.decode.part[MF_PART_EXCHANGE]
 				       : 0;
-	out->bubble_fraction = loop.bubble_us / (loop.decode.total / loop.accepted + loop.bubble_us);
+	out->bubble_fraction = 1 - loop.in_flight / z.pp; /* stages without a micro-batch */
 	out->batch = loop.running;
 	out->extrapolated = mf_serve_extrapolated(c, loop.batch * z.dp);
 	if (ex) {
@@ -163,12 +163,9 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 			loop.batch / loop.in_flight, c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0,
 			z.tp, z.dp, z.ep);
 		explain_pass(c, p, &z, &loop.decode, loop.accepted, inputs, out->extrapolated, ex);
-		if (loop.bubble_us > 0)
-			mf_explain_term(ex, "pipeline bubble", loop.bubble_us / 1e3,
-				"pass x (m - 1)/m, m micro-batches in flight");
 		mf_explain_term(ex, "prompt stalls", loop.stall_us / 1e3,
 			"(running requests - 1) x (prompt pass - decode and host time that it carries along) / (prompts of "
-			"the pass x output tokens x micro-batches)");
+			"the pass x output tokens), shared by micro-batches that carry prompts too");
 		snprintf(inputs, sizeof inputs, "prompt of %u tokens, chunk %.0f, %.0f running",
 			c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);
 		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs,

@@ -122,8 +122,7 @@ typedef struct mf_serve_loop {
 	double running;           /* of the engine */
 	double in_flight;         /* micro-batches in the pipeline */
 	double accepted;          /* tokens of a request a decode pass */
-	double bubble_us;         /* fill and drain of the pipeline: a stage idles pp-1 of 2 pp-1 slots at prompt boundaries */
-	double stall_us, tpot_us; /* prompts in the way of a token; sum of pass, bubble and stall */
+	double stall_us, tpot_us; /* prompts in the way of a token; sum of pass and stall */
 	double prompt_us, wait_us, front_us, queue_us, ttft_us; /* TTFT and its parts */
 	double tokens_per_us;
 } mf_serve_loop;

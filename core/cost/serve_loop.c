@@ -87,12 +87,23 @@ static double cycle_us(const mf_serve_loop *o, double out)
 	return o->prompt_us + out * o->tpot_us;
 }
 
+/*
+ * Micro-batches of a pipeline go in step, so a pass with prompts makes the others wait unless they carry prompts too: of
+ * m of them, `passes` a round with prompts, the share of such a pass that everybody sees.
+ */
+static double lockstep(double m, double passes)
+{
+	double p = fmin(1, passes / m);
+
+	return m > 1 && p > 0 ? (1 - pow(1 - p, m)) / (m * p) : 1;
+}
+
 /* Prompts that are ready together share a pass; how many, and so the stall, depends on the rate it leads to. */
 static void settle(const struct loop *s, double ranks, double alone, mf_serve_loop *o)
 {
 	double dp = s->z->dp, fit = fmax(1, s->chunk / s->in), step = o->decode.total;
 	double each = stall_of(s, alone, step, s->pieces) / ranks, others = fmax(0, o->running - 1);
-	double together = 0, base = step / o->accepted + o->bubble_us;
+	double k = 1, together = 0, base = step / o->accepted;
 	mf_serve_pass pass;
 
 	o->tpot_us = base;
@@ -105,13 +116,17 @@ static void settle(const struct loop *s, double ranks, double alone, mf_serve_lo
 			now = fmin(s->clients, fit * dp);
 		}
 		if (now > 1.05 && s->pieces == 1 && now != together) {
-			double k = fmax(1, fmin(now / ranks, s->chunk / s->in));
-			double t = prompt_pass(s, k, s->in, 0, ranks, o->running, &pass);
+			double t;
+
+			k = fmax(1, fmin(now / ranks, s->chunk / s->in));
+			t = prompt_pass(s, k, s->in, 0, ranks, o->running, &pass);
 
 			each = stall_of(s, t, step, 1) / (k * ranks);
 			together = now;
 		}
-		o->stall_us = others * each / (s->out * o->in_flight);
+		o->stall_us = others * each / s->out *
+			      lockstep(o->in_flight, (s->equal ? o->running : rate * o->tpot_us * o->accepted) *
+							    s->pieces / (k * ranks));
 		o->tpot_us = 0.5 * o->tpot_us + 0.5 * (base + o->stall_us);
 	}
 	o->stall_us = o->tpot_us - base;
@@ -139,7 +154,6 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 	load.each = each;
 	load.group = o->running / o->in_flight * each;
 	mf_serve_run_pass(s->c, s->p, s->z, &load, &o->decode);
-	o->bubble_us = o->decode.total * (o->in_flight - 1) / o->in_flight / o->accepted;
 
 	/* Attention ranks whose prompts go in one pass: those that became ready in it, or were held for it. */
 	ranks = fmin(dp, fmax(1, o->running * (e->hold_steps > 0 ? e->hold_steps : 1) / s->out));
