@@ -106,6 +106,7 @@ void mf_app_dispose(mf_app *a)
 	free(a->detail.explain);
 	free(a->past);
 	mf_before_dispose(&a->before);
+	mf_plot_dispose(&a->plot);
 	mf_buf_dispose(&a->detail.argv);
 	memset(a, 0, sizeof(*a));
 }

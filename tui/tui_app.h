@@ -112,6 +112,15 @@ typedef struct mf_before {
 	size_t cap;
 } mf_before;
 
+/** Dots of a picture, two across and four down in a cell; drawn anew only when rows or size changed. */
+typedef struct mf_plot {
+	uint8_t *refused, *buildable; /* a byte of dots a cell; owned */
+	int w, h;
+	unsigned rows_id;
+	bool tax;
+	double x_min, x_max, y_max;
+} mf_plot;
+
 typedef struct mf_app {
 	mf_settings now;      /* what is assumed, */
 	mf_settings settled;  /* as the last search or order took it, */
@@ -144,9 +153,12 @@ typedef struct mf_app {
 	size_t n_reasons;
 	double budget_bytes; /* NaN while unknown */
 	bool searching, arranging;
-	uint64_t arrived; /* rows of the running search */
-	mf_before before; /* owned */
-	uint32_t best;    /* first row of the ranking under the constraint, MF_NO_ROW */
+	uint64_t arrived;      /* rows of the running search */
+	mf_before before;      /* owned */
+	const uint32_t *front; /* rows of the Pareto front, by what a plan costs (mf_front_cost); the worker's */
+	size_t n_front;
+	mf_plot plot;  /* the cloud of all plans as drawn last */
+	uint32_t best; /* first row of the ranking under the constraint, MF_NO_ROW */
 
 	/* screen */
 	int w, h;
@@ -159,6 +171,7 @@ typedef struct mf_app {
 	unsigned rows_id;          /* which rows these are: row numbers mean the same while it stays */
 	mf_focus focus;
 	mf_tab tab;
+	bool front_open;                /* the picture stands where the table stood */
 	bool detail_open, detail_asked; /* asked: the user decided, not the window size */
 	int detail_scroll, detail_lines, detail_height;
 	int page; /* rows of the table, as drawn last */
@@ -263,6 +276,18 @@ mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *o
 int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
 /** As mf_detail_draw, for the comparison of marked plans. */
 int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
+
+/* ---- the Pareto front as a picture ---- */
+
+/** What a plan costs: memory in GB (training) or TPOT in ms (serving). */
+double mf_front_cost(const mf_app *a, const mf_row *row);
+/** Draws the picture over r, with the heading above it. */
+void mf_plot_draw(mf_app *a, mf_cells *s, mf_rect heading, mf_rect r);
+/** Row of the front `by` places from the cursor's plan, MF_NO_ROW when there is none. */
+uint32_t mf_plot_step(const mf_app *a, long by);
+/** Row of the front nearest to a place in r, MF_NO_ROW when there is none (mouse). */
+uint32_t mf_plot_at(const mf_app *a, mf_rect r, int x, int y);
+void mf_plot_dispose(mf_plot *p);
 
 /* ---- view ---- */
 

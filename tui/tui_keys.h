@@ -79,6 +79,7 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(TAB_PREVIOUS, "tab-previous", "", "S-Tab Left", "look", "previous tab") \
 	X(BACK, "back", "", "Esc", "look", "leave detail, then clear the filter") \
 	X(COMPARE, "compare", "", "d", "look", "compare the marked plans") \
+	X(FRONT, "front", "", "F", "look", "the Pareto front as a picture; moving goes along it") \
 	X(BOUNDARIES, "boundaries", "", "b", "look", "what each boundary and rule removed") \
 	X(MARK, "mark", "", "Space", "look", "mark or unmark this plan (up to four)") \
 	X(FILTER, "filter", "[EXPRESSION]", "/", "find", "show only plans that match") \

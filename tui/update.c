@@ -59,6 +59,17 @@ static unsigned go(mf_app *a, size_t to)
 	return MF_FX_REDRAW;
 }
 
+/* To a row that may not be on show. */
+static unsigned go_to_row(mf_app *a, uint32_t row)
+{
+	for (size_t i = 0; i < a->n_view && row != MF_NO_ROW; i++)
+		if (a->view[i] == row)
+			return go(a, i);
+	if (row != MF_NO_ROW)
+		mf_app_say(a, false, "that plan is hidden by the filter; Esc clears it");
+	return MF_FX_REDRAW;
+}
+
 static int clamp(int v, int lo, int hi)
 {
 	return v < lo ? lo : v > hi ? hi : v;
@@ -88,6 +99,8 @@ static unsigned move(mf_app *a, long by)
 	}
 	if (a->n_view == 0)
 		return MF_FX_REDRAW;
+	if (a->front_open)
+		return go_to_row(a, mf_plot_step(a, by));
 	size_t to = by < 0 ? (a->cursor > (size_t)-by ? a->cursor - (size_t)-by : 0) : a->cursor + (size_t)by;
 	return go(a, to < a->n_view ? to : a->n_view - 1);
 }
@@ -289,6 +302,8 @@ static unsigned back(mf_app *a)
 		a->panel = MF_PANEL_NONE;
 	} else if (a->focus == MF_FOCUS_DETAIL) {
 		a->focus = MF_FOCUS_TABLE;
+	} else if (a->front_open) {
+		a->front_open = false;
 	} else if (a->filter[0]) {
 		return set_filter(a, "");
 	} else if (a->find[0]) {
@@ -463,6 +478,7 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_ATTENTION:
 	case MF_ACT_GRAPHS:
 	case MF_ACT_MEM_FRACTION: return assume(a, action, argument);
+	case MF_ACT_FRONT: a->front_open = !a->front_open; return MF_FX_REDRAW;
 	case MF_ACT_ASSUMPTIONS:
 	case MF_ACT_BOUNDARIES:
 		return open_panel(a, action == MF_ACT_ASSUMPTIONS ? MF_PANEL_ASSUMPTIONS : MF_PANEL_BOUNDARIES);
@@ -530,7 +546,9 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 	mf_layout_make(&l, a->w, a->h, a->detail_open);
 	if (l.too_small)
 		return 0;
-	if (k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
+	if (a->front_open && k->y >= l.table.y && k->y < l.table.y + l.table.h && k->x < l.table.x + l.table.w)
+		return go_to_row(a, mf_plot_at(a, l.table, k->x, k->y));
+	if (!a->front_open && k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
 		int key = mf_view_heading_key(a, k->x);
 		if (key < 0)
 			return 0;

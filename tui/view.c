@@ -794,7 +794,10 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 	}
 	mf_detail_refresh(a);
 	draw_header(a, s, l.header);
-	draw_table(a, s, &l);
+	if (a->front_open)
+		mf_plot_draw(a, s, l.heading, l.table);
+	else
+		draw_table(a, s, &l);
 	if (l.detail.w > 0)
 		draw_detail(a, s, &l);
 	draw_status(a, s, l.status, cursor_x, cursor_y);
