@@ -194,7 +194,6 @@ uint32_t mf_plot_step(const mf_app *a, long by)
 {
 	const mf_row *row = mf_app_selected(a);
 	size_t at = a->n_front;
-	double cost;
 
 	if (a->n_front == 0 || !row)
 		return MF_NO_ROW;
@@ -202,11 +201,11 @@ uint32_t mf_plot_step(const mf_app *a, long by)
 		if (&a->rows[a->front[i]] == row)
 			at = i;
 	if (at == a->n_front) {
-		/* From beside the front: to its nearest plan in the direction asked for. */
-		cost = mf_front_cost(a, row);
+		/* Beside the front, the first step leads to the plan of it that costs as much. */
+		double cost = mf_front_cost(a, row);
 		for (at = 0; at + 1 < a->n_front && mf_front_cost(a, &a->rows[a->front[at]]) < cost;)
 			at++;
-		return a->front[at];
+		by -= by > 0 ? 1 : -1;
 	}
 	long to = (long)at + by;
 	return a->front[to < 0 ? 0 : to >= (long)a->n_front ? (long)a->n_front - 1 : to];
