@@ -252,6 +252,8 @@ static unsigned set_filter(mf_app *a, const char *text)
 	mf_filter *f = NULL;
 	mf_err err;
 	int column;
+	if (!(text = mf_filter_named(a, text)))
+		return MF_FX_REDRAW;
 	if (mf_filter_parse(&f, text, a->phase, &column, &err) < 0) {
 		mf_app_say(a, true, "filter, %s", err.msg);
 		return MF_FX_REDRAW;
@@ -386,6 +388,34 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 	}
 }
 
+static unsigned set_columns(mf_app *a, const char *argument)
+{
+	mf_err err;
+	char now[256];
+
+	if (!*argument) {
+		mf_columns_text(a, now, sizeof(now));
+		mf_prompt_open(a, MF_ACT_COLUMNS, now);
+	} else if (mf_columns_set(a, argument, &err) < 0) {
+		mf_app_say(a, true, "columns, %s", err.msg);
+	}
+	return MF_FX_REDRAW;
+}
+
+static unsigned save_filter(mf_app *a, const char *argument)
+{
+	if (!a->filter[0]) {
+		mf_app_say(a, true, "there is no filter to keep; / makes one");
+		return MF_FX_REDRAW;
+	}
+	if (!*argument) {
+		mf_prompt_open(a, MF_ACT_SAVE_FILTER, "");
+		return MF_FX_REDRAW;
+	}
+	snprintf(a->wanted, sizeof(a->wanted), "%s", argument);
+	return MF_FX_SAVE_FILTER | MF_FX_REDRAW;
+}
+
 /* Changes an assumption: to the argument, to the other of two, or to what a picker or a prompt says. */
 static unsigned assume(mf_app *a, mf_action action, const char *argument)
 {
@@ -478,6 +508,8 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_ATTENTION:
 	case MF_ACT_GRAPHS:
 	case MF_ACT_MEM_FRACTION: return assume(a, action, argument);
+	case MF_ACT_COLUMNS: return set_columns(a, argument);
+	case MF_ACT_SAVE_FILTER: return save_filter(a, argument);
 	case MF_ACT_FRONT: a->front_open = !a->front_open; return MF_FX_REDRAW;
 	case MF_ACT_ASSUMPTIONS:
 	case MF_ACT_BOUNDARIES:
@@ -612,7 +644,7 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;
 	if (a->prompt.action != MF_ACT_NONE)
 		return mf_prompt_key(a, k);
-	mf_action action = mf_key_action(k->key);
+	mf_action action = mf_keymap_action(&a->keymap, k->key);
 	if (a->panel == MF_PANEL_PICKER && action == MF_ACT_DETAIL) {
 		char item[64];
 		snprintf(item, sizeof(item), "%s", a->picker_items[a->item]);
