@@ -37,6 +37,7 @@
 	X(SAMPLE, "sample", "N", NULL, "N plans drawn uniformly from the space instead of the ranking") \
 	X(SEED, "seed", "S", NULL, "seed of the sample") \
 	X(THREADS, "threads", "N", NULL, "worker threads (0: one per core); the answer does not depend on it") \
+	X(PLANS, "plans", "FILE", NULL, "judge the plans of a file, one a line, instead of a space (with --emit jsonl)") \
 	X(FORMAT, "format", "FORMAT", "json nul shell sbatch", "how the command is written") \
 	X(OUT, "out", "FILE", NULL, "write there, whole or not at all; the suffix chooses the format") \
 	X(ARGV, "argv", "FILE", NULL, "a command you already have: JSON, NUL-separated or a shell line") \
@@ -46,6 +47,11 @@
 	X(COLOR, "color", "MODE", "auto never 8 16 256 true", "colours; NO_COLOR is respected") \
 	X(THEME, "theme", "NAME|PATH", "@themes", "colour theme") \
 	X(MOUSE, "mouse", NULL, NULL, "take mouse events (Shift-drag then selects text)") \
+	X(MEASURED, "measured", "FILE.csv", NULL, "measured rows: columns as in tests/data/measured.csv") \
+	X(KIND, "kind", "KIND", "train serve memory kernel comm", "rows of this kind alone") \
+	X(MARKDOWN, "markdown", NULL, NULL, "print Markdown") \
+	X(ROWS, "rows", NULL, NULL, "print one CSV line a row: measured, predicted, what it was read as, why not") \
+	X(SVG, "svg", "FILE", NULL, "write a picture there: predicted against measured") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
 	X(HELP, "help", NULL, NULL, "show help")
 /* clang-format on */
@@ -138,6 +144,7 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);
 int mf_cmd_version(const mf_args *a);
 int mf_cmd_completion(const mf_args *a);

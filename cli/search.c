@@ -1,4 +1,5 @@
 /* search.c: moefs search, as a table, as one JSON object, or as JSON lines with commands. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,38 @@ static mf_status print_line(mf_session *s, mf_row *row, bool forced, mf_err *err
 	return mf_json_print(o, false) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the plan");
 }
 
+/* Judges the plans of a file, one a line, in its order. */
+static mf_status print_plans(mf_session *s, const char *path, bool forced, mf_err *err)
+{
+	char line[MF_PLAN_TEXT_MAX + 2];
+	FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
+	mf_status st = MF_OK;
+	int number = 0;
+
+	if (!f)
+		return mf_fail_at(err, MF_EINPUT, path, 0, "", "cannot open it: %s", strerror(errno));
+	while (st == MF_OK && fgets(line, sizeof line, f)) {
+		mf_row row;
+		mf_verdict v;
+		mf_err bad;
+
+		number++;
+		memset(&row, 0, sizeof row);
+		line[strcspn(line, "\n")] = '\0';
+		if (mf_plan_parse(&row.plan, line, s->workload.phase, s->in.intern, &bad) < 0) {
+			st = mf_fail_at(err, MF_EINPUT, path, number, "", "%s", bad.msg);
+			break;
+		}
+		mf_realize(&s->realizer, &row.plan, &v);
+		row.rule = v.rule;
+		row.probe = v.probe;
+		st = print_line(s, &row, forced, err);
+	}
+	if (f != stdin)
+		fclose(f);
+	return st;
+}
+
 static void print_table(mf_session *s, mf_search *found, size_t n)
 {
 	bool serve = s->workload.phase == MF_SERVE;
@@ -241,6 +274,13 @@ int mf_cmd_search(const mf_args *a)
 		(st = mf_args_choice(a, OPT_EMIT, emit_choices, 0, &jsonl, &err)) < 0 ||
 		(st = mf_session_open(&s, a, &err)) < 0)
 		return mf_report(&err);
+	if (a->value[OPT_PLANS]) {
+		st = !jsonl   ? mf_fail(&err, MF_EINPUT, "--plans answers in JSON lines: add --emit jsonl")
+		     : sample ? mf_fail(&err, MF_EINPUT, "--plans and --sample exclude each other")
+			      : print_plans(&s, a->value[OPT_PLANS], a->value[OPT_FORCED] != NULL, &err);
+		mf_session_close(&s);
+		return st < 0 ? mf_report(&err) : 0;
+	}
 	if (s.cluster_assumed && !a->value[OPT_JSON] && !jsonl)
 		fprintf(stderr, "moefs: no GPU here: showing %s (--cluster chooses)\n", s.cluster.name);
 	opts = mf_session_search_opts(&s);

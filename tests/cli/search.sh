@@ -75,6 +75,20 @@ cp "$work/out" "$work/first"
 run 0 search $base --emit jsonl --forced --sample 50 --seed 1
 cmp -s "$work/out" "$work/first" && ok || bad "the sample is not reproducible"
 
+# Plans of a file, in its order; a bad one is named by its line.
+printf 'tp1/pp1/ep8/1f1b\ntp3/pp1/ep1/1f1b\n' >"$work/plans"
+run 0 search $base --emit jsonl --plans "$work/plans"
+lines out 2
+python3 - "$work/out" <<'PY' && ok || bad "plans of a file are judged wrongly"
+import json, sys
+first, second = [json.loads(line) for line in open(sys.argv[1])]
+assert first["plan"] == "tp1/pp1/ep8/1f1b" and first["argv"]
+assert second["rule"] == "mcore.W1" and second["argv"] is None
+PY
+printf 'tp1/pp1/ep8/1f1b\ntp1/what\n' >"$work/plans"
+run 2 search $base --emit jsonl --plans "$work/plans"
+run 2 search $base --plans "$work/plans"
+
 # Serving: ep4 on eight GPUs in SGLang's two ways, and the paper's narrower reading noted.
 serve="--model deepseek-v2-lite --cluster 8xh800 --phase serve"
 run 0 check --plan tp1/pp1/ep4 $serve --json
