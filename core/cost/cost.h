@@ -108,11 +108,11 @@ void mf_cost_pool(mf_cost *c, const mf_plan *p, bool prefill, mf_pool *out);
 /** A prefill and a decode pool that hand requests over. */
 typedef struct mf_pair {
 	mf_pool prefill, decode;
-	double requests_per_s;        /* that the pair carries under the workload's concurrency */
-	double throughput;            /* output tokens/s a GPU of both pools together */
+	double requests_per_s; /* that the pair carries under the workload's concurrency */
+	double throughput;     /* output tokens/s a GPU of both pools together */
 	double ttft_ms, tpot_ms;
 	double prefill_busy, decode_busy; /* share of each pool's capacity in use */
-	double balance;               /* prefill GPUs a decode GPU at which neither waits for the other */
+	double balance;                   /* prefill GPUs a decode GPU at which neither waits for the other */
 } mf_pair;
 /**
  * The pair of plan `p` on `prefill`'s cluster and plan `d` on `decode`'s. Both evaluators must hold one workload and model. In a

@@ -48,19 +48,20 @@ static const struct {
 	mf_const_id consts[4];
 	uint8_t n;
 } parts[MF_PART_COUNT] = {
-	[MF_PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode", {0},
-		0},
+	[MF_PART_ATTENTION] = {"attention", "projections + decode or prefill core, per layer; MLA absorbed in decode",
+		{0}, 0},
 	[MF_PART_EXPERTS] = {"experts",
 		"router + t0 + hypot(weights of distinct experts, flop of padded rows) + activation traffic",
 		{MF_C_S_SKEW}, 1},
 	[MF_PART_SHARED] = {"shared experts", "two GEMMs; on a side stream in decode", {MF_C_S_SHARED}, 1},
 	[MF_PART_DENSE] = {"dense layers", "two GEMMs and an exchange", {0}, 0},
 	[MF_PART_TP] = {"tensor-parallel all-reduce", "t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus", {0}, 0},
-	[MF_PART_EXCHANGE] = {"dispatch and combine", "all-reduce; all-gather + reduce-scatter under attention DP; DeepEP",
-		{0}, 0},
+	[MF_PART_EXCHANGE] = {"dispatch and combine",
+		"all-reduce; all-gather + reduce-scatter under attention DP; DeepEP", {0}, 0},
 	[MF_PART_SMALL] = {"small kernels", "n x small_kernel_us + 16 T h / (share of hbm)",
 		{MF_C_S_SMALL_US, MF_C_S_SMALL_N}, 2},
-	[MF_PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US}, 1},
+	[MF_PART_HEAD] = {"head and sampling", "GEMM(rows, V/tp, h) + gather of logits + sampler", {MF_C_S_SAMPLE_US},
+		1},
 	[MF_PART_PIPE] = {"pipeline transfers", "2 (10 us + 2 T h / 0.3 TB/s), the link's share of it", {0}, 0},
 	[MF_PART_DRAFT] = {"speculation", "drafted tokens x (1.3 pass/layers + 40 us)", {0}, 0},
 	[MF_PART_LAUNCH] = {"kernel launches", "layers x eager_layer_us without CUDA graphs", {MF_C_S_EAGER_US}, 1},
@@ -68,8 +69,8 @@ static const struct {
 		"rest x half exchange - min(exchange, everything else), of two half batches", {MF_C_S_TBO}, 1},
 };
 
-static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_pass *pass, double tokens,
-	const char *inputs, bool extrapolated, mf_explain *ex)
+static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_pass *pass,
+	double tokens, const char *inputs, bool extrapolated, mf_explain *ex)
 {
 	for (int i = 0; i < MF_PART_COUNT; i++) {
 		mf_term *t;
@@ -164,7 +165,8 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 			z.tp, z.dp, z.ep);
 		explain_pass(c, p, &z, &loop.decode, loop.accepted, inputs, out->extrapolated, ex);
 		mf_explain_term(ex, "prompt stalls", loop.stall_us / 1e3,
-			"(running requests - 1) x (prompt pass - decode and host time that it carries along) / (prompts of "
+			"(running requests - 1) x (prompt pass - decode and host time that it carries along) / "
+			"(prompts of "
 			"the pass x output tokens), shared by micro-batches that carry prompts too");
 		snprintf(inputs, sizeof inputs, "prompt of %u tokens, chunk %.0f, %.0f running",
 			c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);

@@ -24,7 +24,7 @@ typedef struct mf_serve_engine {
 	double hold_steps;  /* under attention DP, steps that prompts wait so that all ranks take theirs together */
 	bool windows_kept;  /* KV of windowed layers is not freed behind the window */
 	bool gathers_dense; /* under attention DP, dense and shared experts are split over the stage, fed gathered tokens */
-	bool splits_chunk;  /* under attention DP, the chunk is divided by the ranks */
+	bool splits_chunk; /* under attention DP, the chunk is divided by the ranks */
 	const char *source;
 } mf_serve_engine;
 const mf_serve_engine *mf_serve_engine_of(const mf_cost *c);
@@ -104,15 +104,15 @@ void mf_serve_tables_fill(const mf_cost *c, mf_serve_tables *out);
 const mf_serve_tables *mf_serve_tables_of(const mf_cost *c);
 
 /** Prices one pass, in two halves that take turns where the plan overlaps them. */
-void mf_serve_run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l,
-	mf_serve_pass *out);
+void mf_serve_run_pass(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l, mf_serve_pass *out);
 /** Constants of the curves that a part of a plan's decode pass reads, appended to `t`. */
 void mf_serve_part_consts(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, mf_serve_part part, mf_term *t);
 /** Storage of attention and dense projections. */
 mf_linear mf_serve_dense_type(const mf_model *m);
 /** Least time of one decode step of `batch` requests a rank: every byte it must read over the datasheet's HBM rate, us. */
-double mf_serve_floor_us(const mf_cost *c, const mf_serve_shape *z, const mf_serve_bytes *b, double batch,
-	double context);
+double mf_serve_floor_us(
+	const mf_cost *c, const mf_serve_shape *z, const mf_serve_bytes *b, double batch, double context);
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
@@ -126,8 +126,8 @@ typedef struct mf_serve_loop {
 	double prompt_us, wait_us, front_us, queue_us, ttft_us; /* TTFT and its parts */
 	double tokens_per_us;
 } mf_serve_loop;
-void mf_serve_run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b,
-	mf_serve_loop *out);
+void mf_serve_run_loop(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_serve_loop *out);
 /** Requests that one attention rank runs at once, of `wanted`: what fits the room. */
 double mf_serve_batch(const mf_cost *c, const mf_serve_bytes *b, double in, double out, double wanted);
 /** Whether (type, tokens an expert, world) of a batch of `tokens` over the engine leave the constants' domain. */

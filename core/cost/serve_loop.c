@@ -38,7 +38,7 @@ struct loop {
 	const mf_plan *p;
 	const mf_serve_shape *z;
 	const mf_serve_engine *e;
-	double in, out; /* mean lengths */
+	double in, out;         /* mean lengths */
 	double clients, wanted; /* requests in flight: of the engine, of a rank */
 	double chunk, pieces;   /* prompt tokens of a pass; passes of one prompt */
 	double host;            /* host time of a pass with prompts that only this engine's mixed passes carry */
@@ -126,7 +126,7 @@ static void settle(const struct loop *s, double ranks, double alone, mf_serve_lo
 		}
 		o->stall_us = others * each / s->out *
 			      lockstep(o->in_flight, (s->equal ? o->running : rate * o->tpot_us * o->accepted) *
-							    s->pieces / (k * ranks));
+							     s->pieces / (k * ranks));
 		o->tpot_us = 0.5 * o->tpot_us + 0.5 * (base + o->stall_us);
 	}
 	o->stall_us = o->tpot_us - base;
@@ -179,14 +179,14 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 	o->wait_us += fmax(0, burst) / waves;
 	front = e->host_stalls > 0 ? 0 : mf_serve_host_us(s->c) * s->c->in.model->layers * (1 + clients / 40);
 	o->front_us = mf_k(s->c, MF_C_S_REQUEST_MS) * 1e3 + front;
-	o->queue_us = o->batch + 0.5 < s->wanted ? e->queue * (s->wanted - o->batch) / o->batch * cycle_us(o, s->out)
-						 : 0;
+	o->queue_us =
+		o->batch + 0.5 < s->wanted ? e->queue * (s->wanted - o->batch) / o->batch * cycle_us(o, s->out) : 0;
 	o->ttft_us = o->prompt_us + o->wait_us + o->front_us + o->queue_us;
 	o->tokens_per_us = o->running * s->out / cycle_us(o, s->out);
 }
 
-void mf_serve_run_loop(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b,
-	mf_serve_loop *o)
+void mf_serve_run_loop(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_serve_loop *o)
 {
 	const mf_workload *w = c->in.workload;
 	double clients = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1)), mean, waves, rest;

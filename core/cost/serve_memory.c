@@ -136,8 +136,8 @@ static void states(const mf_model *m, const mf_serve_shape *z, double *params, d
 	double h = m->hidden, k = m->delta_k_heads * m->delta_k_dim, v = m->delta_v_heads * m->delta_v_dim;
 	double inner = m->mamba_heads * m->mamba_head_dim, group = 2 * m->mamba_groups * m->mamba_state;
 
-	*params = (m->delta_layers * h * (2 * k + 3 * v) +
-			  m->mamba_layers * h * (3 * inner + group + m->mamba_heads)) / z->tp;
+	*params = (m->delta_layers * h * (2 * k + 3 * v) + m->mamba_layers * h * (3 * inner + group + m->mamba_heads)) /
+		  z->tp;
 	*bytes = 4.0 * (m->delta_layers * v * m->delta_k_dim + m->mamba_layers * inner * m->mamba_state) / z->tp;
 }
 
@@ -173,8 +173,8 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	o->weights = o->experts + o->shared + o->attention + o->dense + o->router + o->embedding;
 	full = attending - m->window_layers;
 	if (m->attention == MF_MLA) {
-		o->kv_token = attending *
-			      ((m->kv_lora + m->qk_rope) * kv + (m->index_topk ? m->index_dim + 4.0 : 0)) / pp;
+		o->kv_token =
+			attending * ((m->kv_lora + m->qk_rope) * kv + (m->index_topk ? m->index_dim + 4.0 : 0)) / pp;
 		o->kv_request = 0;
 	} else {
 		double layer = z->kv_heads * (m->head_dim + m->v_dim) * kv;

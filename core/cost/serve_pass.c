@@ -270,12 +270,11 @@ static double mla_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serv
 	     gemm(c, type, tokens, h, z->heads * m->v_dim);
 	if (l->batch > 0)
 		t += 2 * mf_mla_bmm_us(curve(c, MF_C_S_BMM), r, rows, z->heads, m->qk_nope, m->kv_lora) +
-		     mf_mla_decode_us(
-			     curve(c, MF_C_S_MLADEC), r, rows, z->heads, m->kv_lora, m->qk_rope, kv, context);
+		     mf_mla_decode_us(curve(c, MF_C_S_MLADEC), r, rows, z->heads, m->kv_lora, m->qk_rope, kv, context);
 	if (n > 0)
 		t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora) +
-		     l->prompts * mf_mla_prefill_us(curve(c, MF_C_S_MLACTX), r, l->prompt_tokens, cached, z->heads, qd,
-					  m->v_dim);
+		     l->prompts * mf_mla_prefill_us(
+					  curve(c, MF_C_S_MLACTX), r, l->prompt_tokens, cached, z->heads, qd, m->v_dim);
 	/* Cached latents are expanded to heads again for every later piece of a prompt. */
 	if (n > 0 && l->cached > 0)
 		t += l->prompts * gemm(c, MF_LIN_BF16, l->cached, z->heads * (m->qk_nope + m->v_dim), m->kv_lora);
@@ -296,14 +295,14 @@ static double gqa_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serv
 	if (l->batch > 0)
 		t += mf_decode_us(curve(c, MF_C_S_DEC), r, rows, z->heads, z->kv_heads, m->head_dim, kv, context);
 	if (n > 0)
-		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, l->prompt_tokens, l->cached,
-					  window, z->heads, z->kv_heads, m->head_dim);
+		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, l->prompt_tokens, l->cached, window, z->heads,
+					  z->kv_heads, m->head_dim);
 	return t;
 }
 
 /* Linear attention: projections in and out, and a state a value head that decode reads and writes whole. */
-static double state_layer(const mf_cost *c, const mf_serve_load *l, double columns, double inner, double heads,
-	double key, double value)
+static double state_layer(
+	const mf_cost *c, const mf_serve_load *l, double columns, double inner, double heads, double key, double value)
 {
 	const mf_gpu_rates *r = &mf_serve_tables_of(c)->rates;
 	const double *g = curve(c, MF_C_S_STATE);
@@ -330,9 +329,9 @@ static double mixers(const mf_cost *c, const mf_serve_shape *z, const mf_serve_l
 		t += m->window_layers * gqa_layer(c, z, l, m->window);
 	/* Within a chunk a query sees half of it on average, once the text is longer than one. */
 	if (m->chunk_layers)
-		t += m->chunk_layers *
-		     gqa_layer(c, z, l, l->context + l->cached > m->attention_chunk ? m->attention_chunk / 2.0
-										   : m->attention_chunk);
+		t += m->chunk_layers * gqa_layer(c, z, l,
+					       l->context + l->cached > m->attention_chunk ? m->attention_chunk / 2.0
+											   : m->attention_chunk);
 	if (m->delta_layers) {
 		double k = m->delta_k_heads * m->delta_k_dim, v = m->delta_v_heads * m->delta_v_dim;
 
@@ -407,20 +406,21 @@ static double dense_layer(const mf_cost *c, const mf_serve_shape *z, double toke
 	       all_reduce(c, z->tp, 2 * tokens * h);
 }
 
-static void price_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l,
-	mf_serve_pass *out)
+static void price_pass(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l, mf_serve_pass *out)
 {
 	const mf_model *m = c->in.model;
 	double n = l->prompts * l->prompt_tokens, tokens = fmax(1, decode_tokens(l) + n),
 	       group = fmax(tokens, l->group), h = m->hidden, small_us = mf_k(c, MF_C_S_SMALL_US);
-	double moe = m->moe_layers, dense = mf_model_dense_layers(m), mixing = m->layers - m->mixerless_layers, rows = decode_tokens(l) + l->prompts, vocab = m->vocab;
+	double moe = m->moe_layers, dense = mf_model_dense_layers(m), mixing = m->layers - m->mixerless_layers,
+	       rows = decode_tokens(l) + l->prompts, vocab = m->vocab;
 	bool prompt = n > 0, bf16 = mf_serve_dense_type(m) == MF_LIN_BF16;
 
 	memset(out, 0, sizeof *out);
 	out->part[MF_PART_ATTENTION] = mixers(c, z, l);
 	if (moe > 0) {
-		out->part[MF_PART_EXPERTS] =
-			moe * (gemm(c, MF_LIN_BF16, tokens, m->experts, h) + 3.5 + experts_us(c, p, z, group / z->moe_dp));
+		out->part[MF_PART_EXPERTS] = moe * (gemm(c, MF_LIN_BF16, tokens, m->experts, h) + 3.5 +
+							   experts_us(c, p, z, group / z->moe_dp));
 		if (m->moe_latent)
 			out->part[MF_PART_EXPERTS] += moe * (gemm(c, MF_LIN_BF16, tokens, m->moe_latent, h) +
 								    gemm(c, MF_LIN_BF16, tokens, h, m->moe_latent));
@@ -446,8 +446,8 @@ static void price_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 }
 
 /* The shorter of compute and exchange hides, of two halves that take turns. */
-static void overlap(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l,
-	mf_serve_pass *out)
+static void overlap(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l, mf_serve_pass *out)
 {
 	bool halves = l->prompts <= 0;
 	double comm, compute = 0, rest = 0;
@@ -469,8 +469,8 @@ static void overlap(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z,
 	out->part[MF_PART_HIDDEN] = rest - fmin(comm, compute);
 }
 
-void mf_serve_run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l,
-	mf_serve_pass *out)
+void mf_serve_run_pass(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_load *l, mf_serve_pass *out)
 {
 	const mf_workload *w = c->in.workload;
 
@@ -496,8 +496,8 @@ void mf_serve_run_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 		out->total += out->part[i];
 }
 
-double mf_serve_floor_us(const mf_cost *c, const mf_serve_shape *z, const mf_serve_bytes *b, double batch,
-	double context)
+double mf_serve_floor_us(
+	const mf_cost *c, const mf_serve_shape *z, const mf_serve_bytes *b, double batch, double context)
 {
 	const mf_model *m = c->in.model;
 	double hit = m->experts ? active_experts(c, batch * z->dp) / m->experts : 0;

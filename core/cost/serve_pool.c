@@ -4,10 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-static void prefill_pool(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_pool *out)
+static void prefill_pool(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_pool *out)
 {
 	const mf_cluster *cl = c->in.cluster;
-	double in = c->in.workload->input_tokens, chunk = mf_serve_chunk(c, p, z), prompts = fmax(1, chunk / in), host = 0;
+	double in = c->in.workload->input_tokens, chunk = mf_serve_chunk(c, p, z), prompts = fmax(1, chunk / in),
+	       host = 0;
 	double pass_us = 0, alone_us = 0, wire = isnan(cl->nic_gbps) ? cl->pcie_gbps : cl->nic_gbps;
 	mf_serve_pass pass;
 
@@ -33,7 +35,8 @@ static void prefill_pool(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	out->extrapolated = mf_serve_extrapolated(c, prompts * in * z->dp);
 }
 
-static void decode_pool(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_pool *out)
+static void decode_pool(
+	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_pool *out)
 {
 	const mf_workload *w = c->in.workload;
 	double clients = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1)), stages;

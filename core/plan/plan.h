@@ -73,7 +73,8 @@ typedef struct mf_model {
 						      full attention with the last layer's kind of feed-forward part */
 	uint32_t window;        /* sliding window of windowed layers, 0 for none */
 	uint32_t window_layers; /* how many layers are windowed (their mixer says which) */
-	uint32_t attention_chunk, chunk_layers; /* Llama 4: full-attention layers that see their own chunk of tokens alone */
+	uint32_t attention_chunk,
+		chunk_layers; /* Llama 4: full-attention layers that see their own chunk of tokens alone */
 	uint32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups,
 		mamba_conv; /* Mamba-2; inner size is heads * head_dim */
 	uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_conv; /* gated delta net */
@@ -218,11 +219,11 @@ typedef struct mf_workload {
 	uint32_t input_tokens, output_tokens, concurrency;
 	double ttft_target_ms, tpot_target_ms; /* NaN: none */
 	bool fp8_kv;
-	double length_spread;     /* lengths are uniform on [1 - spread, 1] of nominal; 0: all equal, in step */
-	uint32_t requests;        /* that a run sends in all; 0: ten times the concurrency; all queued at once where the
+	double length_spread;   /* lengths are uniform on [1 - spread, 1] of nominal; 0: all equal, in step */
+	uint32_t requests;      /* that a run sends in all; 0: ten times the concurrency; all queued at once where the
 	                             concurrency is no less */
-	uint32_t draft_tokens;    /* speculative decoding: drafted a step; 0: none */
-	double accepted_tokens;   /* tokens a step yields with them, 1 to draft_tokens + 1 */
+	uint32_t draft_tokens;  /* speculative decoding: drafted a step; 0: none */
+	double accepted_tokens; /* tokens a step yields with them, 1 to draft_tokens + 1 */
 	/* routing skew */
 	double max_violation; /* most loaded expert / mean - 1; 0 is balanced */
 	uint32_t n_load_bins; /* per-expert token share, from a histogram file; 0 when none */
@@ -255,7 +256,13 @@ typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
 
 /** Serving engine that the cost model prices; the commands that moefs writes are SGLang's. */
-typedef enum mf_engine { MF_ENGINE_SGLANG, MF_ENGINE_SGLANG_WIDE, MF_ENGINE_VLLM, MF_ENGINE_TRTLLM, MF_ENGINE_COUNT } mf_engine;
+typedef enum mf_engine {
+	MF_ENGINE_SGLANG,
+	MF_ENGINE_SGLANG_WIDE,
+	MF_ENGINE_VLLM,
+	MF_ENGINE_TRTLLM,
+	MF_ENGINE_COUNT
+} mf_engine;
 extern const mf_choice mf_engine_choices[];
 
 /** What the plan will run on: software, its version and its fixed switches. */

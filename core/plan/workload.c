@@ -77,8 +77,7 @@ mf_status mf_workload_from_doc(mf_workload *out, const mf_doc *doc, mf_err *err)
 {
 	static const char *const keys[] = {"name", "phase", "seq", "global_batch", "micro_batches", "precision", "mtp",
 		"input_tokens", "output_tokens", "concurrency", "ttft_target_ms", "tpot_target_ms", "fp8_kv",
-		"length_spread", "requests", "draft_tokens", "accepted_tokens",
-		"max_violation", "load", NULL};
+		"length_spread", "requests", "draft_tokens", "accepted_tokens", "max_violation", "load", NULL};
 	const mf_node *root = doc->root;
 	int phase = MF_TRAIN, precision = MF_PREC_BF16;
 	mf_workload w;

@@ -149,7 +149,8 @@ static bool read_layout(const mf_measured *row, serve_row *r, mf_judged *out)
 	p->moe_dp = (uint16_t)(tp * dp / (ep * etp));
 	p->overlap = has(row->overlap, "two-batch") || has(row->overlap, "tbo");
 	/* Over several nodes the experts' exchange is an all-to-all. */
-	if (mf_measured_says(row, "DeepEP") || (dp > 1 && ep > r->cluster->gpus_per_node && ep > r->cluster->nvlink_domain))
+	if (mf_measured_says(row, "DeepEP") ||
+		(dp > 1 && ep > r->cluster->gpus_per_node && ep > r->cluster->nvlink_domain))
 		p->a2a = MF_A2A_DEEPEP;
 	if (r->pool != ROW_LOOP && r->stack.engine == MF_ENGINE_SGLANG)
 		r->stack.engine = MF_ENGINE_SGLANG_WIDE;
@@ -194,7 +195,6 @@ static bool one_of_two(double x)
 {
 	return x == 1024 || x == 8192;
 }
-
 
 static bool read_workload(const mf_measured *row, serve_row *r, mf_judged *out)
 {
@@ -304,8 +304,7 @@ void mf_score_serve_at(mf_score *ctx, const mf_measured *row, double host_ms, mf
 		return;
 	}
 	if (read_row(ctx, row, r, out)) {
-		snprintf(out->group, sizeof out->group, "%s",
-			mf_choice_name(mf_engine_choices, (int)r->stack.engine));
+		snprintf(out->group, sizeof out->group, "%s", mf_choice_name(mf_engine_choices, (int)r->stack.engine));
 		snprintf(out->release, sizeof out->release, "%s", r->release);
 		if (isnan(host_ms))
 			leave_out(r);
