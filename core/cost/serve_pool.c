@@ -75,7 +75,7 @@ mf_status mf_cost_pair(mf_cost *prefill, const mf_plan *p, mf_cost *decode, cons
 {
 	const mf_workload *w = decode->in.workload;
 	double in = w->input_tokens, tokens = w->output_tokens, can_prefill, can_decode, life_s, rate, free_ms;
-	double request_ms = mf_k(prefill, MF_C_S_REQUEST_MS);
+	double request_ms = mf_k(prefill, MF_C_S_REQUEST_MS) + mf_k(prefill, MF_C_S_TOKENIZE_US) * in / 1e3;
 
 	memset(out, 0, sizeof *out);
 	if (w->phase != MF_SERVE || prefill->in.workload->phase != MF_SERVE || !w->input_tokens || !w->output_tokens)
