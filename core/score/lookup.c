@@ -114,11 +114,19 @@ static void lower(char *out, size_t size, const char *text)
 	out[i] = '\0';
 }
 
+/* By built-in name or alias, as written and in lower case. */
+static bool load_model(mf_model *out, const char *name)
+{
+	char small[96];
+
+	lower(small, sizeof small, name);
+	return mf_model_load(out, name, NULL) == MF_OK || mf_model_load(out, small, NULL) == MF_OK;
+}
+
 const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 {
 	struct named_model *m = s->models;
 	char wanted[96];
-	mf_err err;
 
 	while (m && strcmp(m->name, name) != 0)
 		m = m->next;
@@ -131,16 +139,14 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 		m->name = name;
 		m->next = s->models;
 		s->models = m;
-		lower(wanted, sizeof wanted, name);
+		snprintf(wanted, sizeof wanted, "%.95s", name);
 		for (size_t i = 0; i < MF_COUNT(model_names); i++)
 			if (strcmp(model_names[i].row, name) == 0)
-				lower(wanted, sizeof wanted, model_names[i].model);
+				snprintf(wanted, sizeof wanted, "%s", model_names[i].model);
 		if (!*name)
 			snprintf(m->why_not, sizeof m->why_not, "model not stated");
-		else if (!built_in("models", wanted))
+		else if (strchr(wanted, '/') || !load_model(&m->model, wanted))
 			snprintf(m->why_not, sizeof m->why_not, "no built-in model %.60s", name);
-		else if (mf_model_load(&m->model, wanted, &err) < 0)
-			snprintf(m->why_not, sizeof m->why_not, "%.95s", err.msg);
 		else
 			m->there = true;
 	}
