@@ -390,8 +390,49 @@ static void judge_golden(mf_score *ctx, struct state *s, const mf_measured *row,
 
 /* ---- other Megatron runs -------------------------------------------------------------------------------------------- */
 
+/*
+ * What recipes of Megatron Bridge set and rows do not state (github.com/NVIDIA-NeMo/Megatron-Bridge at 067f987,
+ * src/megatron/bridge/perf_recipes/_common.py and the recipe of the model). The first line that fits counts; the last is
+ * the common part of all performance recipes: 16-bit gradients, 32-bit moments, Transformer Engine's cross entropy.
+ */
+static const struct recipe {
+	const char *source, *model, *gpu,
+		*says; /* what the row's fields begin with, and what its note holds; "": any */
+	bool bf16_grads, bf16_moments, mtp_repeated, full_recompute;
+	mf_loss loss;
+	unsigned offload;
+} recipes[] = {
+	{"mbridge-", "Nemotron-3.5", "H100", "card=pretrain_performance", true, true, true, false, MF_LOSS_TE,
+		MF_OFFLOAD_EXPERT_FC1},
+	{"mbridge-", "Nemotron-3.5", "", "card=sft", false, false, true, false, MF_LOSS_NATIVE, 0},
+	{"mbridge-", "Nemotron-3.5", "H100", "card=pretrain/", true, false, true, false, MF_LOSS_NATIVE, 0},
+	{"mbridge-", "Nemotron-3.5", "", "", true, false, true, false, MF_LOSS_TE, 0},
+	{"mbridge-", "GLM-5", "", "", true, true, false, true, MF_LOSS_EAGER, 0},
+	{"mbridge-", "DeepSeek", "", "", true, true, false, false, MF_LOSS_TE, 0},
+	{"mbridge-", "Moonlight", "", "", true, true, false, false, MF_LOSS_TE, 0},
+	{"mbridge-", "", "", "card=sft", false, false, false, false, MF_LOSS_NATIVE, 0},
+	{"mcore-", "DeepSeek", "", "", true, true, false, false, MF_LOSS_TE, 0},
+	{"", "", "", "", true, false, false, false, MF_LOSS_TE, 0},
+};
+
+static bool begins(const char *text, const char *with)
+{
+	return strncmp(text, with, strlen(with)) == 0;
+}
+
+static const struct recipe *recipe_of(const mf_measured *row)
+{
+	const struct recipe *r = recipes;
+
+	while (!begins(row->source_id, r->source) || !begins(row->model, r->model) || !begins(row->gpu, r->gpu) ||
+		!strstr(row->note, r->says))
+		r++;
+	return r;
+}
+
 static void judge_megatron(mf_score *ctx, struct state *s, const mf_measured *row, mf_judged *out)
 {
+	const struct recipe *recipe = recipe_of(row);
 	struct mf_memory_rig *r = &s->rig;
 	const mf_cluster *cluster;
 	const mf_model *model;
@@ -405,8 +446,16 @@ static void judge_megatron(mf_score *ctx, struct state *s, const mf_measured *ro
 		!mf_memory_rig_start(ctx, r, cluster, "megatron-0.18.0-tuned", out))
 		return;
 	r->model = *model;
+	r->stack.grad_reduce_bf16 = recipe->bf16_grads;
+	r->stack.precision_aware = recipe->bf16_moments;
+	r->stack.mtp_repeated = recipe->mtp_repeated;
+	r->stack.loss = recipe->loss;
+	r->stack.offload_activations = (uint8_t)(read_offload(row) | recipe->offload);
+	r->stack.delay_wgrad = lists(row->overlap, "delay_wgrad");
 	if (!read_plan(row, 1, &r->plan, out) || !read_workload(row, &r->work, out))
 		return;
+	if (!*row->recompute && recipe->full_recompute)
+		read_recompute("full", &r->plan, out);
 	read_dispatcher(row, MF_DISP_ALLTOALL, &r->plan);
 	r->work.mtp = r->model.mtp_layers > 0;
 	price(r, row, s->intern, -1, out);
