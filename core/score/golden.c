@@ -63,7 +63,7 @@ const mf_golden_shape mf_golden_shapes[] = {
 #define LIGHT (MF_GOLD_NATIVE | MF_GOLD_BF16_GRADS | MF_GOLD_MTP_REPEATED)
 
 static const mf_golden tests[] = {
-	{"deepseekv3_proxy_flex_tp1pp4emp16etp1cp1", V3_PROXY, MF_GOLD_NATIVE, "6x2-2x1", 64},
+	{"deepseekv3_proxy_flex_tp1pp4emp16etp1cp1", V3_PROXY, MF_GOLD_NATIVE, "2x6-1x2", 64},
 	{"deepseekv3_proxy_flex_tp2pp2emp16etp1cp1_gb_200", V3_PROXY, MF_GOLD_NATIVE, "7-7", 32},
 	{"mixtral_8x22b_tp2pp8ep8vpp1", MIXTRAL_22, 0, NULL, 128},
 	{"mixtral_8x7b_alltoall_tp2pp4ep4", MIXTRAL_7_256K, 0, NULL, 128},
@@ -84,10 +84,10 @@ static const mf_golden tests[] = {
 	{"gpt3_mcore_tp2_pp2_ep2_", GPT, SMALL | MF_GOLD_UNFUSED, NULL, 0},
 	{"gpt3_mcore_te_tp2_pp2_ep4_etp1_", MLA_16, MF_GOLD_UNFUSED | MF_GOLD_NATIVE, NULL, 0},
 	{"gpt3_mcore_te_tp2_pp2_ep4_etp1_selective_recompute_experimental", MLA_15, MF_GOLD_UNFUSED | MF_GOLD_NATIVE,
-		"3-6x2-1", 0},
-	{"gpt3_moe_mcore_te_tp2_pp2_ep4_etp1_", MLA_15, MF_GOLD_UNFUSED | MF_GOLD_CUBLAS, "3-6x2-0", 0},
+		"3-2x6-1", 0},
+	{"gpt3_moe_mcore_te_tp2_pp2_ep4_etp1_", MLA_15, MF_GOLD_UNFUSED | MF_GOLD_CUBLAS, "3-2x6-0", 0},
 	{"gpt3_moe_mcore_te_tp4_ep2_etp2_pp2_resume", GPT_SHARED, SMALL, NULL, 0},
-	{"gpt3_moe_mcore_te_tp4_ep2_etp2_pp2_scoped_cudagraph", GPT_ROPE, NO_DROPOUT, "1-6x2-0", 0},
+	{"gpt3_moe_mcore_te_tp4_ep2_etp2_pp2_scoped_cudagraph", GPT_ROPE, NO_DROPOUT, "1-2x6-0", 0},
 	{"nemotron3_5_lightning_nightly", LIGHTNING, LIGHT, NULL, 0},
 	{"nemotron3_5_lightning_no_load_optim", LIGHTNING_14, LIGHT, NULL, 0},
 	{"nemotron3_super_release", SUPER, MF_GOLD_NATIVE | MF_GOLD_BF16_GRADS | MF_GOLD_FP8_PARAMS, NULL, 0},
