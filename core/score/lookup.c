@@ -11,11 +11,9 @@
 static const struct {
 	const char *row, *model;
 } model_names[] = {
-	{"DeepSeek-R1", "deepseek-v3"},
-	{"DeepSeek-R1-0528", "deepseek-v3"},
-	{"DeepSeek-V3-16B", "deepseek-v2-lite"},
-	{"Kimi-K2.5", "kimi-k2"},
-	{"Qwen3-235B-A22B-FP8", "qwen3-235b-a22b"},
+	{"DeepSeek-R1", "deepseek-v3"}, {"DeepSeek-R1-0528", "deepseek-v3"}, {"DeepSeek-V3-16B", "deepseek-v2-lite"},
+	{"Kimi-K2.5", "kimi-k2"}, {"Qwen3-235B-A22B-FP8", "qwen3-235b-a22b"},
+	{"Qwen3-VL-235B-A22B", "qwen3-235b-a22b"}, /* its language part */
 };
 
 struct named_model {

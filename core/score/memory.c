@@ -525,5 +525,9 @@ void mf_score_memory(mf_score *ctx, const mf_measured *row, mf_judged *out)
 				judge_megatron(ctx, s, row, out);
 			return;
 		}
-	mf_score_uncovered(out, "serving rows are not read yet");
+	/* A row with a batch trained; the others are of serving engines. */
+	if (!isnan(row->mbs) || !isnan(row->gbs) || !isnan(row->seq_len))
+		judge_megatron(ctx, s, row, out);
+	else
+		mf_score_memory_serve(ctx, &s->rig, row, s->intern, out);
 }

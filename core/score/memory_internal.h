@@ -21,6 +21,9 @@ bool mf_memory_rig_start(
 	mf_score *ctx, struct mf_memory_rig *r, const mf_cluster *cluster, const char *stack, mf_judged *out);
 /** Bytes in the row's unit (B, MiB, GiB, GB, % of the card); NaN for any other. */
 double mf_memory_in_unit(double bytes, const mf_measured *row, const mf_cluster *c);
+/** Judges a row of a serving engine. */
+void mf_score_memory_serve(
+	mf_score *ctx, struct mf_memory_rig *r, const mf_measured *row, mf_intern *intern, mf_judged *out);
 mf_memory_verdict mf_memory_verdict_of(const mf_memory *m);
 
 #endif
