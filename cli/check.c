@@ -251,7 +251,8 @@ static mf_status adopt(mf_session *s, const mf_args *a, mf_command *c, mf_err *e
 	if (a->value[OPT_TOOLCHAIN] || a->value[OPT_STACK])
 		mf_command_toolchain(c, asked);
 	if (!c->has_model && !a->value[OPT_MODEL] && c->phase == MF_TRAIN)
-		return mf_fail(err, MF_EINPUT, "the command gives no model shape (--num-layers ...): name one with --model");
+		return mf_fail(
+			err, MF_EINPUT, "the command gives no model shape (--num-layers ...): name one with --model");
 	if (c->has_model && !a->value[OPT_MODEL])
 		*m = c->model;
 	else if (!a->value[OPT_MODEL] && c->site.model_path[0] && mf_model_load(m, c->site.model_path, err) < 0)

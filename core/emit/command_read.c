@@ -122,10 +122,10 @@ bool mf_launches(const char *const *argv, size_t n)
 /* Programs that run the words behind their own options. */
 static bool is_wrapper(const char *word)
 {
-	static const char *const names[] = {"exec", "env", "nohup", "time", "sudo", "command", "then", "do", "else", "{",
-		"!", "if", "while", "srun", "mpirun", "mpiexec", "docker", "podman", "singularity", "apptainer", "enroot",
-		"numactl", "taskset", "nice", "ionice", "stdbuf", "timeout", "nsys", "ncu", "uv", "poetry", "conda",
-		"kubectl", "ssh", "pdsh", "parallel-ssh", "tmux", "screen", "setsid", "unbuffer"};
+	static const char *const names[] = {"exec", "env", "nohup", "time", "sudo", "command", "then", "do", "else",
+		"{", "!", "if", "while", "srun", "mpirun", "mpiexec", "docker", "podman", "singularity", "apptainer",
+		"enroot", "numactl", "taskset", "nice", "ionice", "stdbuf", "timeout", "nsys", "ncu", "uv", "poetry",
+		"conda", "kubectl", "ssh", "pdsh", "parallel-ssh", "tmux", "screen", "setsid", "unbuffer"};
 	const char *name = base_name(word);
 
 	for (size_t i = 0; i < MF_COUNT(names); i++)
@@ -202,14 +202,13 @@ static mf_status read_words(mf_command *out, const char *const *argv, size_t n, 
 			mf_status st;
 
 			if (strstr(argv[i + 2], "\"$@\"")) { /* runs the words behind it: sh -c 'exec "$@"' sh ... */
-				i += i + 3 < n ? 3 : 2; /* and over the name they run under */
+				i += i + 3 < n ? 3 : 2;      /* and over the name they run under */
 				wrapped = true;
 				continue;
 			}
 			if (depth >= 4)
 				return mf_fail(err, MF_EINPUT, "shells in shells, more than 4 deep");
-			st = mf_shell_words(
-				out->arena, "sh -c", argv[i + 2], strlen(argv[i + 2]), &inner, env, err);
+			st = mf_shell_words(out->arena, "sh -c", argv[i + 2], strlen(argv[i + 2]), &inner, env, err);
 			if (st == MF_OK)
 				st = read_words(out, inner.items, inner.n, env, depth + 1, intern, err);
 			mf_words_free(&inner);
@@ -231,7 +230,8 @@ static mf_status read_words(mf_command *out, const char *const *argv, size_t n, 
 	}
 	if (program == VLLM)
 		return mf_fail(err, MF_EINPUT,
-			"a vLLM command: moefs reads and writes Megatron and SGLang commands, vLLM's plans are outside its "
+			"a vLLM command: moefs reads and writes Megatron and SGLang commands, vLLM's plans are outside "
+			"its "
 			"space");
 	if (program == NO_PROGRAM)
 		return mf_fail(err, MF_EINPUT,
@@ -440,8 +440,8 @@ static bool by_default(const char *flag, const char *value)
 	return false;
 }
 
-void mf_command_differences(const mf_command *c, const mf_argv *again, void (*found)(void *payload, const char *text),
-	void *payload)
+void mf_command_differences(
+	const mf_command *c, const mf_argv *again, void (*found)(void *payload, const char *text), void *payload)
 {
 	const char *const *given = (const char *const *)c->argv, *const *written = (const char *const *)again->args;
 	mf_buf x = MF_BUF_INIT, y = MF_BUF_INIT, text = MF_BUF_INIT;
@@ -459,8 +459,8 @@ void mf_command_differences(const mf_command *c, const mf_argv *again, void (*fo
 		if (!find_option(c, written, again->n, flag, &b)) {
 			if (by_default(flag, mf_buf_text(&x)))
 				continue;
-			mf_buf_printf(&text, "%s%s%s: the plan does not say it", flag, x.len ? " " : "",
-				mf_buf_text(&x));
+			mf_buf_printf(
+				&text, "%s%s%s: the plan does not say it", flag, x.len ? " " : "", mf_buf_text(&x));
 		} else {
 			option_value(&b, &y);
 			if (same_value(flag, mf_buf_text(&x), mf_buf_text(&y)))

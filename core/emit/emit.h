@@ -164,8 +164,8 @@ void mf_command_toolchain(mf_command *c, mf_toolchain toolchain);
  * What the command says and `again`, its plan written anew, does not, or differently, and the other way round: one text a
  * flag, handed to `found`. Paths, ports, run length and flags that are listed as unread are left out.
  */
-void mf_command_differences(const mf_command *c, const mf_argv *again, void (*found)(void *payload, const char *text),
-	void *payload);
+void mf_command_differences(
+	const mf_command *c, const mf_argv *again, void (*found)(void *payload, const char *text), void *payload);
 void mf_command_dispose(mf_command *c);
 
 #endif

@@ -760,9 +760,9 @@ mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, m
 	uint64_t model_size = (uint64_t)a.tp * a.pp * a.cp;
 	/* Megatron's own default: one micro-batch a data-parallel rank. */
 	out->workload.global_batch =
-		a.global     ? a.global
-		: out->world ? (uint32_t)(out->plan.micro_batch *
-					  (out->world / model_size ? out->world / model_size : 1))
-			     : out->plan.micro_batch;
+		a.global ? a.global
+		: out->world
+			? (uint32_t)(out->plan.micro_batch * (out->world / model_size ? out->world / model_size : 1))
+			: out->plan.micro_batch;
 	return mf_plan_validate(&out->plan, err);
 }

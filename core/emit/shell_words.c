@@ -364,8 +364,8 @@ static mf_status words(struct shell *s, struct mf_words *out, bool array, mf_err
 		char c = s->text[s->i];
 
 		if (s->expanded > MF_COMMAND_MAX_BYTES)
-			return mf_fail_at(err, MF_EINPUT, s->path, s->line, NULL, "variables expand to more than %u bytes",
-				MF_COMMAND_MAX_BYTES);
+			return mf_fail_at(err, MF_EINPUT, s->path, s->line, NULL,
+				"variables expand to more than %u bytes", MF_COMMAND_MAX_BYTES);
 		if (c != '\0' && strchr(" \t\r\n;&|()<>", c)) {
 			bool had = s->in_word;
 

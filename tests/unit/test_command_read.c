@@ -35,8 +35,10 @@ static mf_status read_text(const char *text, mf_command *c, mf_err *err)
 }
 
 #define SHAPE                                                                                                          \
-	" --num-layers 61 --hidden-size 7168 --num-attention-heads 128 --seq-length 4096 --max-position-embeddings 4096 "      \
-	"--micro-batch-size 1 --global-batch-size 512 --num-experts 256 --moe-ffn-hidden-size 2048 --vocab-size 129280 "       \
+	" --num-layers 61 --hidden-size 7168 --num-attention-heads 128 --seq-length 4096 --max-position-embeddings "   \
+	"4096 "                                                                                                        \
+	"--micro-batch-size 1 --global-batch-size 512 --num-experts 256 --moe-ffn-hidden-size 2048 --vocab-size "      \
+	"129280 "                                                                                                      \
 	"--moe-token-dispatcher-type alltoall --use-distributed-optimizer "
 #define DEGREES " --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 "
 #define UNREAD_MAX 4
@@ -58,12 +60,14 @@ static const struct {
 	/* wrappers, and the environment wherever it stands */
 	{"FOO=1 BAR='a b' exec torchrun --nproc-per-node 8 pretrain_gpt.py" DEGREES SHAPE, "tp1/pp4/ep8/1f1b", 8,
 		{"FOO=1", "BAR=a b"}},
-	{"srun -N 4 --ntasks-per-node=1 --container-image=x.sqsh torchrun --nnodes 4 --nproc-per-node 8 pretrain_gpt.py"
-		DEGREES SHAPE, "tp1/pp4/ep8/1f1b", 32, {0}},
+	{"srun -N 4 --ntasks-per-node=1 --container-image=x.sqsh torchrun --nnodes 4 --nproc-per-node 8 "
+	 "pretrain_gpt.py" DEGREES SHAPE,
+		"tp1/pp4/ep8/1f1b", 32, {0}},
 	{"docker run --gpus all -it --rm -v /d:/d -e SGLANG_PP_LAYER_PARTITION=10,20,31 -e X=1 lmsysorg/sglang:latest "
 	 "python3 -m sglang.launch_server --model m --tp-size 4 --pp-size 3",
 		"tp4/pp3/ep1/lay:10-20-31", 12, {"X=1"}},
-	{"docker run --env=SGLANG_PP_LAYER_PARTITION=30,31 image bash -lc 'cd /sgl && exec python3 -m sglang.launch_server "
+	{"docker run --env=SGLANG_PP_LAYER_PARTITION=30,31 image bash -lc 'cd /sgl && exec python3 -m "
+	 "sglang.launch_server "
 	 "--model m --tp-size 4 --pp-size 2 2>&1 | tee log'",
 		"tp4/pp2/ep1/lay:30-31", 8, {0}},
 	{"export SGLANG_PP_LAYER_PARTITION=30,31\npython -m sglang.launch_server --model m --tp-size 4 --pp-size 2",
@@ -108,8 +112,8 @@ Test(command_read, every_form_gives_its_plan)
 		mf_err err = {0};
 		size_t n = 0;
 
-		cr_assert_eq(read_text(forms[i].text, &c, &err), MF_OK, "%.90s: %s: %s", forms[i].text, err.field,
-			err.msg);
+		cr_assert_eq(
+			read_text(forms[i].text, &c, &err), MF_OK, "%.90s: %s: %s", forms[i].text, err.field, err.msg);
 		mf_plan_format(&c.plan, intern, plan);
 		cr_expect_str_eq(plan, forms[i].plan, "%s\n  of %.120s", plan, forms[i].text);
 		cr_expect_eq(c.world, forms[i].world, "world %u of %.120s", c.world, forms[i].text);
@@ -133,7 +137,8 @@ Test(command_read, what_is_no_command_of_ours_says_so)
 		{"ls -l", "not a launch command"},
 		{"FOO=1\n", "holds no command"},
 		{"torchrun 'pretrain_gpt.py", "never closed"},
-		{"A=xxxxxxxxxxxxxxxx\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\n"
+		{"A=xxxxxxxxxxxxxxxx\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$"
+		 "A\n"
 		 "A=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\nA=$A$A$A$A\ntorchrun x.py $A\n",
 			"expand to more than"},
 		{"torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size $TP" SHAPE,

@@ -115,7 +115,8 @@ static void judge_back(mf_command *c, const mf_plan *p, const mf_argv *first, co
 	close_side(&back);
 }
 
-static size_t both_ways(const char *model, const char *cluster, mf_phase phase, const char *stack, size_t n, uint64_t seed)
+static size_t both_ways(
+	const char *model, const char *cluster, mf_phase phase, const char *stack, size_t n, uint64_t seed)
 {
 	mf_search_opts opts = MF_SEARCH_OPTS_INIT;
 	mf_err err = {0};
@@ -150,8 +151,8 @@ static size_t both_ways(const char *model, const char *cluster, mf_phase phase, 
 			mf_command c;
 
 			snprintf(what, sizeof what, "%s on %s, %s, %s", model, cluster, text, f->name);
-			cr_assert_eq(mf_command_write(&a, &given.in, p, (mf_command_format)f->value, &file, &err), MF_OK,
-				"%s", err.msg);
+			cr_assert_eq(mf_command_write(&a, &given.in, p, (mf_command_format)f->value, &file, &err),
+				MF_OK, "%s", err.msg);
 			read_back(&file, &c, what);
 			/* A list of arguments has no place for the environment that a serving layout travels in. */
 			bool lost = f->value == MF_CMD_NUL && phase == MF_SERVE && p->stage_layout;
