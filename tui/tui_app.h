@@ -28,7 +28,10 @@ typedef enum mf_effect {
 	MF_FX_MOUSE = 512,
 	MF_FX_OVERLAY = 1024,
 	MF_FX_MODEL = 2048,
-	MF_FX_CLUSTER = 4096
+	MF_FX_CLUSTER = 4096,
+	MF_FX_SAVE_FILTER = 16384,
+	MF_FX_RESTORE = 8192,                                     /* a->target becomes what is assumed */
+	MF_FX_WAITS = MF_FX_MODEL | MF_FX_CLUSTER | MF_FX_RESTORE /* may have to wait for a thread */
 } mf_effect;
 
 typedef enum mf_show { MF_SHOW_ALL, MF_SHOW_BUILDABLE, MF_SHOW_REJECTED } mf_show;
@@ -39,7 +42,23 @@ extern const mf_choice mf_tab_choices[];
 
 typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL } mf_focus;
 
-typedef enum mf_panel { MF_PANEL_NONE, MF_PANEL_HELP, MF_PANEL_COMPARE, MF_PANEL_PICKER } mf_panel;
+typedef enum mf_panel {
+	MF_PANEL_NONE,
+	MF_PANEL_HELP,
+	MF_PANEL_COMPARE,
+	MF_PANEL_PICKER,
+	MF_PANEL_ASSUMPTIONS,
+	MF_PANEL_BOUNDARIES
+} mf_panel;
+
+#define MF_MAX_COLUMNS 16
+#define MF_MAX_FILTERS 32
+#define MF_FILTER_NAME_MAX 40
+
+/** A filter the user gave a name. */
+typedef struct mf_named_filter {
+	char name[MF_FILTER_NAME_MAX], text[MF_PROMPT_MAX];
+} mf_named_filter;
 
 /** The line being typed, with its history. */
 typedef struct mf_prompt {
@@ -81,21 +100,51 @@ typedef struct mf_evaluators {
 	mf_emitter *emitter;
 } mf_evaluators;
 
-typedef struct mf_app {
-	/* inputs: copies, so that the model and the cluster can be exchanged */
+/** Everything a ranking assumes: what the user changes, what undo brings back. A plain value. */
+typedef struct mf_settings {
 	mf_model model;
 	mf_cluster cluster;
-	mf_inputs in; /* points at the two above */
-	mf_consts consts;
+	mf_workload workload;
+	mf_stack stack;
 	mf_search_opts search; /* space, cost, threads; search.constraint is not used: plans are always judged */
+	bool constraint, tax;
+	char overlay[256]; /* names and paths, separated by commas; "" for none */
+} mf_settings;
+
+#define MF_UNDO 32
+
+/** Ranks before the last change of an assumption. Of the same rows by their number, of other rows by their plan. */
+typedef struct mf_before {
+	unsigned rows_id; /* `rank_of` counts for these rows */
+	uint32_t *rank_of;
+	uint64_t *hash; /* open addressing over mf_plan_hash; `cap` is a power of two, 0 when there is no table */
+	uint32_t *rank; /* MF_NO_ROW: the slot is free */
+	size_t cap;
+} mf_before;
+
+/** Dots of a picture, two across and four down in a cell; drawn anew only when rows or size changed. */
+typedef struct mf_plot {
+	uint8_t *refused, *buildable; /* a byte of dots a cell; owned */
+	int w, h;
+	unsigned rows_id;
+	bool tax;
+	double x_min, x_max, y_max;
+} mf_plot;
+
+typedef struct mf_app {
+	mf_settings now;      /* what is assumed, */
+	mf_settings settled;  /* as the last search or order took it, */
+	mf_settings defaults; /* as at the start, */
+	mf_settings target;   /* and as MF_FX_RESTORE is to make it */
+	mf_settings *past;    /* MF_UNDO of them, owned: [0, n_past) can be undone, the n_future after them redone */
+	int n_past, n_future;
+	mf_inputs in; /* points into `now` */
+	mf_consts consts;
 	mf_phase phase;
 	uint32_t world;
 	mf_evaluators eval;
 	unsigned generation; /* of rows and constants: detail and marks notice a change */
 
-	/* assumptions */
-	bool constraint, tax;
-	char overlay[256]; /* "" for none */
 	mf_sort_key sort;
 	bool descending;
 	mf_show show;
@@ -114,8 +163,18 @@ typedef struct mf_app {
 	size_t n_reasons;
 	double budget_bytes; /* NaN while unknown */
 	bool searching, arranging;
-	uint64_t arrived; /* rows of the running search */
-	uint32_t best;    /* first row of the ranking under the constraint, MF_NO_ROW */
+	uint64_t arrived;      /* rows of the running search */
+	mf_before before;      /* owned */
+	const uint32_t *front; /* rows of the Pareto front, by what a plan costs (mf_front_cost); the worker's */
+	size_t n_front;
+	mf_plot plot;  /* the cloud of all plans as drawn last */
+	uint32_t best; /* first row of the ranking under the constraint, MF_NO_ROW */
+
+	mf_keymap keymap;
+	uint8_t columns[MF_MAX_COLUMNS]; /* of view.c, in the user's order */
+	int n_columns;                   /* 0: the default */
+	mf_named_filter filters[MF_MAX_FILTERS];
+	int n_filters;
 
 	/* screen */
 	int w, h;
@@ -128,6 +187,7 @@ typedef struct mf_app {
 	unsigned rows_id;          /* which rows these are: row numbers mean the same while it stays */
 	mf_focus focus;
 	mf_tab tab;
+	bool front_open;                /* the picture stands where the table stood */
 	bool detail_open, detail_asked; /* asked: the user decided, not the window size */
 	int detail_scroll, detail_lines, detail_height;
 	int page; /* rows of the table, as drawn last */
@@ -148,6 +208,7 @@ typedef struct mf_app {
 	/* arguments of effects */
 	mf_theme look;                          /* the theme in force */
 	char theme[256], wanted[MF_PROMPT_MAX]; /* wanted: file, overlay, model or cluster */
+	bool theme_chosen;                      /* by the user, not by the terminal */
 	bool export_replace;
 } mf_app;
 
@@ -178,6 +239,48 @@ void mf_app_export_name(const mf_app *a, char *out, size_t size);
 unsigned mf_prompt_key(mf_app *a, const mf_key_event *k);
 void mf_prompt_open(mf_app *a, mf_action action, const char *text);
 
+/* ---- what if ---- */
+
+/** One assumption that can be changed. The ':' commands, the panel, the bar of changes and completion read this table. */
+typedef struct mf_knob {
+	mf_action action; /* names it */
+	int kind;         /* of whatif.c */
+	unsigned phases;  /* bit 1<<MF_TRAIN, 1<<MF_SERVE */
+	size_t at;        /* its field of mf_settings */
+	double min, max;
+	const mf_choice *choices; /* NULL for numbers and names */
+	bool arranges;            /* needs no search: the rows at hand are ordered anew */
+} mf_knob;
+/** Knob i of this phase, NULL past the end. */
+const mf_knob *mf_knob_at(const mf_app *a, int i);
+/** Knob of an action, NULL when it changes no assumption of this phase. */
+const mf_knob *mf_knob_of(const mf_app *a, mf_action action);
+/** Value as text; also what mf_knob_set reads. */
+void mf_knob_text(const mf_settings *s, const mf_knob *k, char *out, size_t size);
+/** Sets it from text and returns effects; a bad text changes nothing and says why. */
+unsigned mf_knob_set(mf_app *a, const mf_knob *k, const char *text);
+/** The next (by = 1) or previous (-1) choice, or the number doubled or halved. */
+unsigned mf_knob_turn(mf_app *a, const mf_knob *k, int by);
+/** Choices of a knob as a NULL-terminated list of at most `cap` names; 0 when it takes any text. */
+size_t mf_knob_names(const mf_app *a, const mf_knob *k, const char **out, size_t cap);
+/** "nodes 2 (1), tax off (on)": what differs from the start; "" when nothing does. Returns how many do. */
+int mf_whatif_words(const mf_app *a, char *out, size_t size);
+/** Notes a change of `now`, for undo. Called when effects have been carried out. */
+void mf_whatif_settle(mf_app *a);
+/** The state `by` steps back (-1) or forward (1); effects. */
+unsigned mf_whatif_step(mf_app *a, int by);
+unsigned mf_whatif_defaults(mf_app *a);
+/** True when rows of `x` say nothing about `y`: another model, GPU or phase. */
+bool mf_whatif_unrelated(const mf_settings *x, const mf_settings *y);
+
+/** Table of ranks by plan; cap stays 0 when memory is short. */
+void mf_before_make(mf_before *b, const mf_row *rows, const uint32_t *by_rank, size_t n);
+void mf_before_dispose(mf_before *b);
+/** Rank from 0 that a row's plan had, MF_NO_ROW when it had none. */
+uint32_t mf_before_rank(const mf_before *b, const mf_plan *p, uint32_t row, unsigned rows_id);
+/** True when there is anything to compare with. */
+bool mf_before_any(const mf_before *b, unsigned rows_id);
+
 /* ---- detail ---- */
 
 /** Fills a->detail for the selected row where it is stale. */
@@ -190,6 +293,18 @@ mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *o
 int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
 /** As mf_detail_draw, for the comparison of marked plans. */
 int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
+
+/* ---- the Pareto front as a picture ---- */
+
+/** What a plan costs: memory in GB (training) or TPOT in ms (serving). */
+double mf_front_cost(const mf_app *a, const mf_row *row);
+/** Draws the picture over r, with the heading above it. */
+void mf_plot_draw(mf_app *a, mf_cells *s, mf_rect heading, mf_rect r);
+/** Row of the front `by` places from the cursor's plan, MF_NO_ROW when there is none. */
+uint32_t mf_plot_step(const mf_app *a, long by);
+/** Row of the front nearest to a place in r, MF_NO_ROW when there is none (mouse). */
+uint32_t mf_plot_at(const mf_app *a, mf_rect r, int x, int y);
+void mf_plot_dispose(mf_plot *p);
 
 /* ---- view ---- */
 
@@ -206,6 +321,14 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open);
 bool mf_layout_detail_default(int w, int h);
 /** Draws everything; *cursor_x is -1 when the cursor is hidden. */
 void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y);
+/** The heading and the rows in sight. */
+void mf_table_draw(mf_app *a, mf_cells *s, const mf_layout *l);
+/** Names of the columns shown, separated by blanks. */
+void mf_columns_text(const mf_app *a, char *out, size_t size);
+/** Sets them from such a text, or "default". */
+mf_status mf_columns_set(mf_app *a, const char *text, mf_err *err);
+/** Every column of this phase by name, NULL-terminated. */
+void mf_columns_names(const mf_app *a, const char **out, size_t cap);
 /** Sort key of the column whose heading is at column x, -1 for none (mouse). */
 int mf_view_heading_key(const mf_app *a, int x);
 
@@ -233,6 +356,22 @@ void mf_worker_arrange(mf_worker *w, mf_app *a);
 unsigned mf_worker_take(mf_worker *w, mf_app *a);
 /** True when nothing runs and nothing waits. */
 bool mf_worker_idle(const mf_worker *w);
+
+/* ---- what is kept between one start and the next ---- */
+
+/** Reads the user's keys and filters; a file that is not there is no error. */
+mf_status mf_store_load_config(mf_app *a, mf_err *err);
+/** Keeps a->filter as `name` and writes all of them. */
+mf_status mf_store_save_filter(mf_app *a, const char *name, mf_err *err);
+/** Text of a filter: itself, or what '@NAME' stands for; NULL and a message when there is no such name. */
+const char *mf_filter_named(mf_app *a, const char *text);
+/** The session as it is now, for the next start. */
+mf_status mf_store_save_session(const mf_app *a, mf_err *err);
+/**
+ * Brings the last session of this model, cluster and phase back, if there was one: assumptions, sort, filter, columns,
+ * tab, marks, cursor, history. A session that cannot be read is left alone and said.
+ */
+mf_status mf_store_load_session(mf_app *a, mf_err *err);
 
 /* ---- loop and script ---- */
 

@@ -59,15 +59,32 @@ static unsigned go(mf_app *a, size_t to)
 	return MF_FX_REDRAW;
 }
 
+/* To a row that may not be on show. */
+static unsigned go_to_row(mf_app *a, uint32_t row)
+{
+	for (size_t i = 0; i < a->n_view && row != MF_NO_ROW; i++)
+		if (a->view[i] == row)
+			return go(a, i);
+	if (row != MF_NO_ROW)
+		mf_app_say(a, false, "that plan is hidden by the filter; Esc clears it");
+	return MF_FX_REDRAW;
+}
+
 static int clamp(int v, int lo, int hi)
 {
 	return v < lo ? lo : v > hi ? hi : v;
 }
 
+/* A panel whose lines are chosen from, not scrolled. */
+static bool listed(const mf_app *a)
+{
+	return a->panel == MF_PANEL_PICKER || a->panel == MF_PANEL_ASSUMPTIONS || a->panel == MF_PANEL_BOUNDARIES;
+}
+
 static unsigned move(mf_app *a, long by)
 {
-	if (a->panel == MF_PANEL_PICKER) {
-		a->item = clamp(a->item + (int)clamp((int)by, -1000, 1000), 0, a->n_items - 1);
+	if (listed(a)) {
+		a->item = clamp(a->item + clamp((int)by, -100000, 100000), 0, a->n_items > 0 ? a->n_items - 1 : 0);
 		return MF_FX_REDRAW;
 	}
 	if (a->panel != MF_PANEL_NONE) {
@@ -82,6 +99,8 @@ static unsigned move(mf_app *a, long by)
 	}
 	if (a->n_view == 0)
 		return MF_FX_REDRAW;
+	if (a->front_open)
+		return go_to_row(a, mf_plot_step(a, by));
 	size_t to = by < 0 ? (a->cursor > (size_t)-by ? a->cursor - (size_t)-by : 0) : a->cursor + (size_t)by;
 	return go(a, to < a->n_view ? to : a->n_view - 1);
 }
@@ -159,30 +178,27 @@ static void pick_item(mf_app *a, const char *text, const char *current)
 
 static unsigned pick(mf_app *a, mf_action action)
 {
-	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
-				 : action == MF_ACT_LEDGER ? mf_ledger_choices
-							   : mf_space_choices;
+	const mf_knob *knob = mf_knob_of(a, action);
+	const char *names[64];
+	char now[256];
+
 	a->panel = MF_PANEL_PICKER;
 	a->picker = action;
 	a->n_items = a->item = 0;
 	if (action == MF_ACT_THEME) {
 		for (int i = 0; mf_theme_names[i]; i++)
 			pick_item(a, mf_theme_names[i], a->theme);
-	} else if (action == MF_ACT_OVERLAY) {
-		const char *const *names = mf_builtin_names("calibrated");
-		pick_item(a, "none", a->overlay[0] ? NULL : "none");
-		for (int i = 0; names && names[i]; i++)
-			pick_item(a, names[i], a->overlay);
+	} else if (knob) {
+		mf_knob_names(a, knob, names, MF_COUNT(names));
+		mf_knob_text(&a->now, knob, now, sizeof(now));
+		for (int i = 0; names[i]; i++)
+			pick_item(a, names[i], now);
 	} else {
-		int now = action == MF_ACT_SORT     ? (int)a->sort
-			  : action == MF_ACT_LEDGER ? (int)a->search.cost.ledger
-						    : (int)a->search.space;
-		for (const mf_choice *c = table; c->name; c++) {
-			bool other = action == MF_ACT_SORT &&
-				     (a->phase == MF_TRAIN ? c->value == MF_SORT_TTFT || c->value == MF_SORT_TPOT
-							   : c->value == MF_SORT_STEP || c->value == MF_SORT_BUBBLE);
+		for (const mf_choice *c = mf_sort_key_choices; c->name; c++) {
+			bool other = a->phase == MF_TRAIN ? c->value == MF_SORT_TTFT || c->value == MF_SORT_TPOT
+							  : c->value == MF_SORT_STEP || c->value == MF_SORT_BUBBLE;
 			if (!other)
-				pick_item(a, c->name, mf_choice_name(table, now));
+				pick_item(a, c->name, mf_choice_name(mf_sort_key_choices, (int)a->sort));
 		}
 	}
 	return MF_FX_REDRAW;
@@ -221,8 +237,6 @@ static unsigned set_choice(mf_app *a, mf_action action, const mf_choice *table, 
 		/* Each number's better end first. */
 		a->descending = v == MF_SORT_THROUGHPUT || v == MF_SORT_HIDDEN;
 		return MF_FX_ARRANGE | MF_FX_REDRAW;
-	case MF_ACT_LEDGER: a->search.cost.ledger = (mf_ledger)v; return MF_FX_SEARCH | MF_FX_REDRAW;
-	case MF_ACT_SPACE: a->search.space = (mf_space)v; return MF_FX_SEARCH | MF_FX_REDRAW;
 	case MF_ACT_SHOW: a->show = (mf_show)v; return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_DETAIL:
 		a->tab = (mf_tab)v;
@@ -238,6 +252,8 @@ static unsigned set_filter(mf_app *a, const char *text)
 	mf_filter *f = NULL;
 	mf_err err;
 	int column;
+	if (!(text = mf_filter_named(a, text)))
+		return MF_FX_REDRAW;
 	if (mf_filter_parse(&f, text, a->phase, &column, &err) < 0) {
 		mf_app_say(a, true, "filter, %s", err.msg);
 		return MF_FX_REDRAW;
@@ -288,6 +304,8 @@ static unsigned back(mf_app *a)
 		a->panel = MF_PANEL_NONE;
 	} else if (a->focus == MF_FOCUS_DETAIL) {
 		a->focus = MF_FOCUS_TABLE;
+	} else if (a->front_open) {
+		a->front_open = false;
 	} else if (a->filter[0]) {
 		return set_filter(a, "");
 	} else if (a->find[0]) {
@@ -321,10 +339,10 @@ void mf_app_export_name(const mf_app *a, char *out, size_t size)
 {
 	const mf_row *row = mf_app_selected(a);
 	char plan[MF_PLAN_TEXT_MAX] = "plan";
-	const char *model = strrchr(a->model.name, '/');
+	const char *model = strrchr(a->now.model.name, '/');
 	if (row)
 		mf_plan_format(&row->plan, a->in.intern, plan);
-	snprintf(out, size, "%.60s_%s.sh", model ? model + 1 : a->model.name, plan);
+	snprintf(out, size, "%.60s_%s.sh", model ? model + 1 : a->now.model.name, plan);
 	for (char *s = out; *s; s++)
 		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-", *s))
 			*s = '-';
@@ -370,6 +388,65 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 	}
 }
 
+static unsigned set_columns(mf_app *a, const char *argument)
+{
+	mf_err err;
+	char now[256];
+
+	if (!*argument) {
+		mf_columns_text(a, now, sizeof(now));
+		mf_prompt_open(a, MF_ACT_COLUMNS, now);
+	} else if (mf_columns_set(a, argument, &err) < 0) {
+		mf_app_say(a, true, "columns, %s", err.msg);
+	}
+	return MF_FX_REDRAW;
+}
+
+static unsigned save_filter(mf_app *a, const char *argument)
+{
+	if (!a->filter[0]) {
+		mf_app_say(a, true, "there is no filter to keep; / makes one");
+		return MF_FX_REDRAW;
+	}
+	if (!*argument) {
+		mf_prompt_open(a, MF_ACT_SAVE_FILTER, "");
+		return MF_FX_REDRAW;
+	}
+	snprintf(a->wanted, sizeof(a->wanted), "%s", argument);
+	return MF_FX_SAVE_FILTER | MF_FX_REDRAW;
+}
+
+/* Changes an assumption: to the argument, to the other of two, or to what a picker or a prompt says. */
+static unsigned assume(mf_app *a, mf_action action, const char *argument)
+{
+	const mf_knob *k = mf_knob_of(a, action);
+	const char *names[64];
+	char now[256];
+
+	if (!k) {
+		mf_app_say(a, true, "%s is no assumption of a %s search", mf_tui_keys[action - 1].name,
+			mf_choice_name(mf_phase_choices, (int)a->phase));
+		return MF_FX_REDRAW;
+	}
+	if (*argument)
+		return mf_knob_set(a, k, argument);
+	if (k->arranges)
+		return mf_knob_turn(a, k, 1);
+	if (mf_knob_names(a, k, names, MF_COUNT(names)) > 0)
+		return pick(a, action);
+	mf_knob_text(&a->now, k, now, sizeof(now));
+	mf_prompt_open(a, action, now);
+	return MF_FX_REDRAW;
+}
+
+static unsigned open_panel(mf_app *a, mf_panel panel)
+{
+	a->panel = a->panel == panel ? MF_PANEL_NONE : panel;
+	a->panel_scroll = 0;
+	a->item = 0;
+	return MF_FX_REDRAW;
+}
+
 unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 {
 	int v;
@@ -411,22 +488,35 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 		a->show = (mf_show)((a->show + 1) % 3);
 		return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_SORT: return *argument ? set_choice(a, action, mf_sort_key_choices, argument) : pick(a, action);
-	case MF_ACT_LEDGER: return *argument ? set_choice(a, action, mf_ledger_choices, argument) : pick(a, action);
-	case MF_ACT_SPACE: return *argument ? set_choice(a, action, mf_space_choices, argument) : pick(a, action);
 	case MF_ACT_REVERSE: a->descending = !a->descending; return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_CONSTRAINT:
-		if ((v = toggled(a, argument, a->constraint)) >= 0)
-			a->constraint = v;
-		return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_TAX:
-		if ((v = toggled(a, argument, a->tax)) >= 0)
-			a->tax = v;
-		return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_OVERLAY:
-		if (!*argument)
-			return pick(a, action);
-		snprintf(a->wanted, sizeof(a->wanted), "%s", strcmp(argument, "none") == 0 ? "" : argument);
-		return MF_FX_OVERLAY | MF_FX_REDRAW;
+	case MF_ACT_LEDGER:
+	case MF_ACT_SPACE:
+	case MF_ACT_NODES:
+	case MF_ACT_SKEW:
+	case MF_ACT_SEQ:
+	case MF_ACT_GLOBAL_BATCH:
+	case MF_ACT_MICRO_BATCH:
+	case MF_ACT_PRECISION:
+	case MF_ACT_INPUT:
+	case MF_ACT_OUTPUT:
+	case MF_ACT_CONCURRENCY:
+	case MF_ACT_TOOLCHAIN:
+	case MF_ACT_STACK:
+	case MF_ACT_ATTENTION:
+	case MF_ACT_GRAPHS:
+	case MF_ACT_MEM_FRACTION: return assume(a, action, argument);
+	case MF_ACT_COLUMNS: return set_columns(a, argument);
+	case MF_ACT_SAVE_FILTER: return save_filter(a, argument);
+	case MF_ACT_FRONT: a->front_open = !a->front_open; return MF_FX_REDRAW;
+	case MF_ACT_ASSUMPTIONS:
+	case MF_ACT_BOUNDARIES:
+		return open_panel(a, action == MF_ACT_ASSUMPTIONS ? MF_PANEL_ASSUMPTIONS : MF_PANEL_BOUNDARIES);
+	case MF_ACT_DEFAULTS: return mf_whatif_defaults(a);
+	case MF_ACT_UNDO: return mf_whatif_step(a, -1);
+	case MF_ACT_REDO: return mf_whatif_step(a, 1);
 	case MF_ACT_COPY: return mf_app_selected(a) ? MF_FX_COPY | MF_FX_REDRAW : 0;
 	case MF_ACT_THEME:
 		if (!*argument)
@@ -440,10 +530,7 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 		mf_app_say(a, false, v ? "mouse on: wheel, rows and headings; Shift-drag selects text" : "mouse off");
 		return MF_FX_MOUSE | MF_FX_REDRAW;
 	case MF_ACT_COMMAND: mf_prompt_open(a, action, ""); return MF_FX_REDRAW;
-	case MF_ACT_HELP:
-		a->panel = a->panel == MF_PANEL_HELP ? MF_PANEL_NONE : MF_PANEL_HELP;
-		a->panel_scroll = 0;
-		return MF_FX_REDRAW;
+	case MF_ACT_HELP: return open_panel(a, MF_PANEL_HELP);
 	case MF_ACT_REDRAW: return MF_FX_INVALIDATE | MF_FX_REDRAW;
 	case MF_ACT_SUSPEND: return MF_FX_SUSPEND | MF_FX_REDRAW;
 	case MF_ACT_QUIT: return MF_FX_QUIT;
@@ -491,7 +578,9 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 	mf_layout_make(&l, a->w, a->h, a->detail_open);
 	if (l.too_small)
 		return 0;
-	if (k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
+	if (a->front_open && k->y >= l.table.y && k->y < l.table.y + l.table.h && k->x < l.table.x + l.table.w)
+		return go_to_row(a, mf_plot_at(a, l.table, k->x, k->y));
+	if (!a->front_open && k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
 		int key = mf_view_heading_key(a, k->x);
 		if (key < 0)
 			return 0;
@@ -509,14 +598,53 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 	return MF_FX_REDRAW;
 }
 
+/* Keys of the panel of assumptions that no other panel has; 0 when it is none of them. */
+static unsigned assumptions_key(mf_app *a, mf_key key, mf_action action)
+{
+	const mf_knob *k = mf_knob_at(a, a->item);
+	char was[256], now[256];
+
+	if (!k)
+		return 0;
+	if (key == MF_KEY_RIGHT || key == '+' || key == MF_KEY_LEFT || key == '-')
+		return mf_knob_turn(a, k, key == MF_KEY_RIGHT || key == '+' ? 1 : -1);
+	if (key == MF_KEY_DELETE || key == MF_KEY_BACKSPACE) {
+		mf_knob_text(&a->defaults, k, was, sizeof(was));
+		return mf_knob_set(a, k, was);
+	}
+	if (action == MF_ACT_DETAIL) {
+		mf_knob_text(&a->now, k, now, sizeof(now));
+		if (k->choices)
+			return mf_knob_turn(a, k, 1);
+		mf_prompt_open(a, k->action, now);
+		return MF_FX_REDRAW;
+	}
+	return action == MF_ACT_UNDO || action == MF_ACT_REDO || action == MF_ACT_DEFAULTS ? mf_app_act(a, action, "")
+											   : 0;
+}
+
+/* The plans that the chosen rule removed. */
+static unsigned filter_boundary(mf_app *a)
+{
+	char text[96];
+
+	if (a->item < 0 || (size_t)a->item >= a->n_reasons)
+		return back(a);
+	snprintf(text, sizeof(text), "rule:%s", mf_rule_get(a->reasons[a->item].rule)->id);
+	a->panel = MF_PANEL_NONE;
+	return set_filter(a, text);
+}
+
 unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 {
+	unsigned fx;
+
 	a->message[0] = 0;
 	if (k->key == MF_KEY_MOUSE)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;
 	if (a->prompt.action != MF_ACT_NONE)
 		return mf_prompt_key(a, k);
-	mf_action action = mf_key_action(k->key);
+	mf_action action = mf_keymap_action(&a->keymap, k->key);
 	if (a->panel == MF_PANEL_PICKER && action == MF_ACT_DETAIL) {
 		char item[64];
 		snprintf(item, sizeof(item), "%s", a->picker_items[a->item]);
@@ -526,6 +654,10 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 	if (a->panel == MF_PANEL_PICKER && action == a->picker)
 		return move(a,
 			a->item + 1 < a->n_items ? 1 : -a->item); /* the key that opened it goes on to the next item */
+	if (a->panel == MF_PANEL_ASSUMPTIONS && (fx = assumptions_key(a, k->key, action)) != 0)
+		return fx;
+	if (a->panel == MF_PANEL_BOUNDARIES && action == MF_ACT_DETAIL)
+		return filter_boundary(a);
 	if (a->panel != MF_PANEL_NONE) {
 		switch (action) {
 		case MF_ACT_DOWN:

@@ -50,251 +50,6 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 	l->detail = (mf_rect){0, top + room - detail, w, detail};
 }
 
-/* ---- columns ---- */
-
-enum column_id {
-	COL_RANK,
-	COL_PLAN,
-	COL_TPUT,
-	COL_STEP,
-	COL_TTFT,
-	COL_TPOT,
-	COL_MEM,
-	COL_BAR,
-	COL_HIDDEN,
-	COL_BUBBLE,
-	COL_VERDICT,
-	COL_COUNT
-};
-
-/* Every column: its heading, width, phases it is for, how early it goes when room is short (0: never), its sort key. */
-static const struct column {
-	const char *title;
-	int width; /* 0: what is left */
-	unsigned phases;
-	int goes;
-	int sort;
-	bool right;
-} columns[COL_COUNT] = {
-	[COL_RANK] = {"#", 7, 3, 0, -1, true},
-	[COL_PLAN] = {"plan", 0, 3, 0, -1, false},
-	[COL_TPUT] = {"tok/s/GPU", 10, 3, 0, MF_SORT_THROUGHPUT, true},
-	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 5, MF_SORT_STEP, true},
-	[COL_TTFT] = {"TTFT ms", 8, 1u << MF_SERVE, 4, MF_SORT_TTFT, true},
-	[COL_TPOT] = {"TPOT ms", 8, 1u << MF_SERVE, 2, MF_SORT_TPOT, true},
-	[COL_MEM] = {"mem GB", 7, 3, 0, MF_SORT_MEMORY, true},
-	[COL_BAR] = {"of budget", 10, 3, 6, -1, false},
-	[COL_HIDDEN] = {"hid%", 5, 3, 3, MF_SORT_HIDDEN, true},
-	[COL_BUBBLE] = {"bub%", 5, 1u << MF_TRAIN, 4, MF_SORT_BUBBLE, true},
-	[COL_VERDICT] = {"verdict", 11, 3, 0, -1, false},
-};
-
-#define PLAN_LEAST 22
-#define GUTTER 2
-
-struct placed {
-	int x, w;
-};
-
-static int rank_width(const mf_app *a)
-{
-	int digits = 1;
-	for (size_t n = a->n_rows; n >= 10; n /= 10)
-		digits++;
-	return digits < 3 ? 3 : digits;
-}
-
-/* Places columns in `width`; absent ones get w 0. */
-static void place_columns(const mf_app *a, int width, struct placed out[COL_COUNT])
-{
-	/* The plan's text says most: optional columns go, the least telling first, until it has its 40 columns. Only where
-	 * that does not suffice does the text give way too. */
-	static const int wanted[] = {40, 30, PLAN_LEAST};
-	int cut = 0;
-	for (size_t k = 0; k < MF_COUNT(wanted) && cut == 0; k++) {
-		for (cut = 7; cut > 0; cut--) {
-			int used = GUTTER;
-			for (int i = 0; i < COL_COUNT; i++)
-				if ((columns[i].phases & 1u << a->phase) &&
-					!(columns[i].goes && columns[i].goes >= cut))
-					used += 1 + (i == COL_PLAN          ? wanted[k]
-							    : i == COL_RANK ? rank_width(a)
-									    : columns[i].width);
-			if (used <= width)
-				break;
-		}
-	}
-	cut = cut == 0 ? 1 : cut;
-	int used = GUTTER;
-	for (int i = 0; i < COL_COUNT; i++) {
-		bool on = (columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut);
-		out[i].w = !on ? 0 : i == COL_PLAN ? 0 : i == COL_RANK ? rank_width(a) : columns[i].width;
-		used += on ? 1 + out[i].w : 0;
-	}
-	out[COL_PLAN].w = width - used > 8 ? width - used : 8;
-	int x = GUTTER;
-	for (int i = 0; i < COL_COUNT; i++) {
-		if (out[i].w == 0)
-			continue;
-		out[i].x = x;
-		x += out[i].w + 1;
-	}
-}
-
-int mf_view_heading_key(const mf_app *a, int x)
-{
-	mf_layout l;
-	struct placed at[COL_COUNT];
-	mf_layout_make(&l, a->w, a->h, a->detail_open);
-	place_columns(a, l.table.w, at);
-	for (int i = 0; i < COL_COUNT; i++)
-		if (at[i].w > 0 && x >= at[i].x && x < at[i].x + at[i].w)
-			return columns[i].sort;
-	return -1;
-}
-
-static void draw_heading(const mf_app *a, mf_cells *s, mf_rect r, const struct placed at[COL_COUNT])
-{
-	mf_cells_fill(s, r, MF_ROLE_TITLE, ' ');
-	for (int i = 0; i < COL_COUNT; i++) {
-		char text[48];
-		if (at[i].w == 0)
-			continue;
-		bool sorted = columns[i].sort >= 0 && (mf_sort_key)columns[i].sort == a->sort;
-		snprintf(text, sizeof(text), "%s%s", columns[i].title,
-			sorted ? mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii) : "");
-		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
-		if (columns[i].right)
-			mf_cells_right(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
-		else
-			mf_cells_text(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
-	}
-}
-
-static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int column, char *out, size_t size)
-{
-	double v = NAN;
-	int digits = 1;
-	switch (column) {
-	case COL_RANK:
-		if (a->rank_of)
-			snprintf(out, size, "%u", a->rank_of[index] + 1);
-		return;
-	case COL_PLAN: {
-		char plan[MF_PLAN_TEXT_MAX];
-		mf_plan_format(&row->plan, a->in.intern, plan);
-		snprintf(out, size, "%s", plan);
-		return;
-	}
-	case COL_TPUT:
-		v = a->tax ? row->throughput : row->untaxed;
-		mf_format_number(out, size, v, v < 1000 ? 1 : 0);
-		if (row->extrapolated && strlen(out) + 1 < size) {
-			memmove(out + 1, out, strlen(out) + 1);
-			out[0] = '~';
-		}
-		return;
-	case COL_STEP: v = row->step_ms; break;
-	case COL_TTFT: v = row->ttft_ms; break;
-	case COL_TPOT:
-		v = row->tpot_ms;
-		digits = 2;
-		break;
-	case COL_MEM: v = row->memory_gb; break;
-	case COL_HIDDEN:
-		v = 100.0 * row->hidden;
-		digits = 0;
-		break;
-	case COL_BUBBLE:
-		v = 100.0 * row->bubble;
-		digits = 0;
-		break;
-	case COL_VERDICT:
-		if (!a->constraint)
-			snprintf(out, size, "not asked");
-		else if (row->rule != MF_RULE_NONE)
-			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii),
-				mf_rule_get(row->rule)->boundary);
-		else
-			snprintf(out, size, row->probe ? "probe" : "buildable");
-		return;
-	default: return;
-	}
-	if (v >= 100000)
-		digits = 0;
-	mf_format_number(out, size, v, digits);
-}
-
-static bool is_marked(const mf_app *a, const mf_plan *p)
-{
-	for (int i = 0; i < a->n_marks; i++)
-		if (memcmp(&a->marks[i], p, sizeof(*p)) == 0)
-			return true;
-	return false;
-}
-
-static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t position, const struct placed at[COL_COUNT])
-{
-	uint32_t index = a->view[position];
-	const mf_row *row = &a->rows[index];
-	bool refused = a->constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
-	mf_role base = cursor    ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED)
-		       : refused ? MF_ROLE_REJECTED
-				 : MF_ROLE_TEXT;
-
-	mf_cells_fill(s, (mf_rect){r.x, y, r.w, 1}, base, ' ');
-	if (cursor)
-		mf_cells_text(s, r.x, y, 1, base, mf_glyph_text(MF_G_CURSOR, s->ascii));
-	if (is_marked(a, &row->plan))
-		mf_cells_text(s, r.x + 1, y, 1, cursor ? base : MF_ROLE_MARK, mf_glyph_text(MF_G_MARK, s->ascii));
-	for (int i = 0; i < COL_COUNT; i++) {
-		char text[MF_PLAN_TEXT_MAX] = "";
-		if (at[i].w == 0 || at[i].x >= r.w)
-			continue;
-		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
-		if (i == COL_BAR) {
-			double share = row->memory_gb * MF_GB / a->budget_bytes;
-			if (isnan(share))
-				continue;
-			int full = (int)lround((share > 1 ? 1 : share) * w);
-			for (int k = 0; k < w; k++) {
-				mf_glyph g = share > 1 && k == w - 1 ? MF_G_OVER : k < full ? MF_G_BAR1 : MF_G_EMPTY;
-				mf_role role = cursor || refused ? base : k < full ? MF_ROLE_BAR1 : MF_ROLE_DIM;
-				mf_cells_text(s, r.x + at[i].x + k, y, 1, role, mf_glyph_text(g, s->ascii));
-			}
-			continue;
-		}
-		cell_text(a, row, index, i, text, sizeof(text));
-		mf_role role = base;
-		if (i == COL_VERDICT && !cursor && a->constraint && !refused)
-			role = row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE;
-		if (columns[i].right)
-			mf_cells_right(s, r.x + at[i].x, y, w, role, text);
-		else
-			mf_cells_text(s, r.x + at[i].x, y, w, role, text);
-	}
-}
-
-static void draw_table(mf_app *a, mf_cells *s, const mf_layout *l)
-{
-	struct placed at[COL_COUNT];
-	mf_rect r = l->table;
-
-	place_columns(a, r.w, at);
-	draw_heading(a, s, l->heading, at);
-	for (int i = 0; i < r.h; i++) {
-		size_t position = a->top + (size_t)i;
-		if (position >= a->n_view)
-			break;
-		draw_row(a, s, r, r.y + i, position, at);
-	}
-	if (a->n_view == 0)
-		mf_cells_text(s, r.x + GUTTER, r.y, r.w - GUTTER, MF_ROLE_DIM,
-			a->searching || a->arranging ? "searching"
-			: a->n_rows > 0              ? "no plan matches; Esc clears the filter, o shows all"
-						     : "no plans");
-}
-
 /* ---- header ---- */
 
 /* Words from left to right while they fit, two blanks between. */
@@ -313,18 +68,19 @@ static void chips(mf_cells *s, int y, int w, mf_role first, mf_role rest, const 
 
 static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 {
-	char counts[256], best[MF_PLAN_TEXT_MAX + 80] = "", filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32],
-						  took[48] = "";
-	const char *model = strrchr(a->model.name, '/');
+	char changes[512], changed[560] = "", counts[256], best[MF_PLAN_TEXT_MAX + 80] = "",
+			   filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32], took[48] = "";
+	const char *model = strrchr(a->now.model.name, '/');
 	const mf_stack *stack = a->in.stack;
 
 	snprintf(text[0], sizeof(text[0]), "moefs");
-	snprintf(text[1], sizeof(text[1]), "%s", model && model[1] ? model + 1 : a->model.name);
+	snprintf(text[1], sizeof(text[1]), "%s", model && model[1] ? model + 1 : a->now.model.name);
 	snprintf(text[2], sizeof(text[2]), "%s", mf_choice_name(mf_phase_choices, (int)a->phase));
-	snprintf(text[3], sizeof(text[3]), "%s", a->cluster.name);
+	snprintf(text[3], sizeof(text[3]), "%s", a->now.cluster.name);
 	snprintf(text[4], sizeof(text[4]), "%s", mf_choice_name(mf_toolchain_choices, (int)stack->toolchain));
-	snprintf(text[5], sizeof(text[5]), "%s space", mf_choice_name(mf_space_choices, (int)a->search.space));
-	snprintf(text[6], sizeof(text[6]), "%s ledger", mf_choice_name(mf_ledger_choices, (int)a->search.cost.ledger));
+	snprintf(text[5], sizeof(text[5]), "%s space", mf_choice_name(mf_space_choices, (int)a->now.search.space));
+	snprintf(text[6], sizeof(text[6]), "%s ledger",
+		mf_choice_name(mf_ledger_choices, (int)a->now.search.cost.ledger));
 	snprintf(text[7], sizeof(text[7]), "%s", a->in.workload->name);
 	const char *top[] = {text[0], text[1], text[2], text[3], text[4], text[6], text[5], text[7]};
 	chips(s, r.y, r.w, MF_ROLE_ACCENT, MF_ROLE_HEADER, top, 8);
@@ -346,33 +102,36 @@ static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 		const mf_row *row = &a->rows[a->best];
 		char plan[MF_PLAN_TEXT_MAX], number[32];
 		mf_plan_format(&row->plan, a->in.intern, plan);
-		mf_format_number(number, sizeof(number), a->tax ? row->throughput : row->untaxed, 0);
-		snprintf(
-			best, sizeof(best), "best %s%s: %s tok/s/GPU", a->constraint ? "buildable " : "", plan, number);
+		mf_format_number(number, sizeof(number), a->now.tax ? row->throughput : row->untaxed, 0);
+		snprintf(best, sizeof(best), "best %s%s: %s tok/s/GPU", a->now.constraint ? "buildable " : "", plan,
+			number);
 	}
 	if (a->filter[0]) {
 		char shown[32];
 		mf_format_count(shown, sizeof(shown), a->n_view);
 		snprintf(filter, sizeof(filter), "/%s  (%s of %s)", a->filter, shown, n[0]);
 	}
-	snprintf(text[0], sizeof(text[0]), "constraint %s", a->constraint ? "on" : "off");
-	snprintf(text[1], sizeof(text[1]), "tax %s", a->tax ? "on" : "off");
-	const char *base = strrchr(a->overlay, '/');
-	snprintf(text[2], sizeof(text[2]), "overlay %.60s", a->overlay[0] ? (base ? base + 1 : a->overlay) : "none");
+	snprintf(text[0], sizeof(text[0]), "constraint %s", a->now.constraint ? "on" : "off");
+	snprintf(text[1], sizeof(text[1]), "tax %s", a->now.tax ? "on" : "off");
+	const char *base = strrchr(a->now.overlay, '/');
+	snprintf(text[2], sizeof(text[2]), "overlay %.60s",
+		a->now.overlay[0] ? (base ? base + 1 : a->now.overlay) : "none");
 	snprintf(text[3], sizeof(text[3]), "show %s", mf_choice_name(mf_show_choices, (int)a->show));
 	snprintf(text[4], sizeof(text[4]), "sort %s%s", mf_choice_name(mf_sort_key_choices, (int)a->sort),
 		mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii));
+	if (mf_whatif_words(a, changes, sizeof(changes)) > 0)
+		snprintf(changed, sizeof(changed), "changed: %s", changes);
 	if (r.h >= 3) {
 		const char *second[] = {counts, took, best};
 		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 3);
-		const char *third[] = {text[0], text[1], text[2], text[3], text[4], filter};
-		const char *filtered[] = {text[0], filter, text[1], text[2], text[3], text[4]};
-		chips(s, r.y + 2, r.w, MF_ROLE_TEXT, MF_ROLE_TEXT, filter[0] ? filtered : third, 6);
+		/* What differs from the start comes first; what is as ever gives way to it. */
+		const char *third[] = {changed, filter, text[0], text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 2, r.w, changed[0] ? MF_ROLE_ACCENT : MF_ROLE_TEXT, MF_ROLE_TEXT, third, 7);
 	} else {
 		if (a->counts.scored)
 			snprintf(counts, sizeof(counts), "%s plans, %s buildable", n[0], n[1]);
-		const char *second[] = {counts, filter, took, text[0], text[1], text[2], text[3], text[4]};
-		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 8);
+		const char *second[] = {counts, filter, changed, took, text[0], text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 9);
 	}
 }
 
@@ -419,12 +178,13 @@ static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
 static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
 {
 	const mf_prompt *p = &a->prompt;
+	char named[48];
+	snprintf(named, sizeof(named), "%s: ", mf_tui_keys[p->action - 1].name);
 	const char *label = p->action == MF_ACT_FILTER    ? "/"
 			    : p->action == MF_ACT_COMMAND ? ":"
 			    : p->action == MF_ACT_FIND    ? "find: "
 			    : p->action == MF_ACT_EXPORT  ? (p->overwrite ? "replace: " : "write to: ")
-			    : p->action == MF_ACT_MODEL   ? "model: "
-							  : "cluster: ";
+							  : named;
 	int x = mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_KEY, label), room = r.w - x - 1;
 	char head[MF_PROMPT_MAX];
 	/* Long lines slide so that the cursor stays in sight. */
@@ -445,18 +205,20 @@ static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 {
 	static const mf_action table[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_NEXT,
-		MF_ACT_EXPORT, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_SORT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_MARK,
-		MF_ACT_COMPARE, MF_ACT_COPY, MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
+		MF_ACT_EXPORT, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_ASSUMPTIONS, MF_ACT_MARK, MF_ACT_COMPARE,
+		MF_ACT_UNDO, MF_ACT_SORT, MF_ACT_BOUNDARIES, MF_ACT_COPY, MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
 	static const mf_action panel[] = {MF_ACT_BACK, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_PAGE_DOWN, MF_ACT_NONE};
 	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT,
 		MF_ACT_COPY, MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	static const mf_action boundaries[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action none[] = {MF_ACT_NONE};
-	const mf_action *list = a->prompt.action != MF_ACT_NONE ? none
-				: a->panel == MF_PANEL_PICKER   ? picker
-				: a->panel != MF_PANEL_NONE     ? panel
-				: a->focus == MF_FOCUS_DETAIL   ? detail
-								: table;
+	const mf_action *list = a->prompt.action != MF_ACT_NONE   ? none
+				: a->panel == MF_PANEL_PICKER     ? picker
+				: a->panel == MF_PANEL_BOUNDARIES ? boundaries
+				: a->panel != MF_PANEL_NONE       ? panel
+				: a->focus == MF_FOCUS_DETAIL     ? detail
+								  : table;
 	int x = r.x;
 
 	if (a->prompt.action != MF_ACT_NONE) {
@@ -467,11 +229,21 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 				: "Enter accept  Esc cancel  Tab complete");
 		return;
 	}
+	if (a->panel == MF_PANEL_ASSUMPTIONS) {
+		mf_cells_text(s, x, r.y, r.w, MF_ROLE_KEY_HELP,
+			"Left/Right change  Enter type  Del as at the start  u undo  C-r redo  Esc back");
+		return;
+	}
 	for (; *list != MF_ACT_NONE; list++) {
 		const mf_tui_key *t = &mf_tui_keys[*list - 1];
-		char key[24];
-		snprintf(key, sizeof(key), "%.*s", (int)strcspn(t->keys, " "), t->keys);
-		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL ? "choose" : t->name;
+		char key[64];
+		mf_keymap_keys(&a->keymap, *list, key, sizeof(key));
+		key[strcspn(key, " ")] = 0;
+		if (!key[0])
+			continue;
+		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL       ? "choose"
+				   : a->panel == MF_PANEL_BOUNDARIES && *list == MF_ACT_DETAIL ? "show its plans"
+											       : t->name;
 		int need = mf_text_width(key, s->ascii) + 1 + mf_text_width(name, s->ascii);
 		if (x + need > r.x + r.w)
 			break;
@@ -517,13 +289,13 @@ static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 		}
 	} else if (a->message[0]) {
 		draw_wrapped(s, first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
-	} else if (row && a->constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
+	} else if (row && a->now.constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
 		   a->detail.refusal.reason[0]) {
 		char text[700];
 		snprintf(text, sizeof(text), "%s %s: %s", mf_glyph_text(MF_G_REFUSED, s->ascii), a->detail.refusal.rule,
 			a->detail.refusal.reason);
 		draw_wrapped(s, first, MF_ROLE_REASON, text);
-	} else if (row && a->constraint && row->probe) {
+	} else if (row && a->now.constraint && row->probe) {
 		draw_wrapped(s, first, MF_ROLE_PROBE,
 			"buildable, but within the ledger's error of the budget: launch it to know");
 	}
@@ -566,14 +338,15 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 	int line = 0, scroll = a->panel_scroll;
 	const char *group = "";
 	for (const mf_tui_key *t = mf_tui_keys; t->name; t++) {
-		char left[96], right[160];
+		char left[96], right[160], keys[64];
 		if (strcmp(group, t->group) != 0) {
 			if (*group)
 				line++;
 			line = help_line(s, r, line, scroll, MF_ROLE_TITLE, t->group, NULL);
 			group = t->group;
 		}
-		snprintf(left, sizeof(left), "%-10s :%s", t->keys, t->name);
+		mf_keymap_keys(&a->keymap, (mf_action)t->action, keys, sizeof(keys));
+		snprintf(left, sizeof(left), "%-10s :%s", keys, t->name);
 		snprintf(right, sizeof(right), "%s%s%s", t->help, t->argument[0] ? "  " : "", t->argument);
 		line = help_line(s, r, line, scroll, MF_ROLE_KEY, left, right);
 	}
@@ -596,6 +369,80 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 		s, r, line, scroll, MF_ROLE_KEY, "~1234", "a constant was used outside the range it was measured in");
 	snprintf(sign, sizeof(sign), "%s", mf_glyph_text(MF_G_MARK, s->ascii));
 	return help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "marked for comparison");
+}
+
+/* One line of a list to choose from. */
+static void list_line(
+	const mf_app *a, mf_cells *s, mf_rect r, int line, mf_role role, const int *x, const char *const *text, int n)
+{
+	int y = line - a->panel_scroll;
+	bool chosen = line == a->item;
+
+	if (y < 0 || y >= r.h)
+		return;
+	if (chosen)
+		mf_cells_fill(s, (mf_rect){r.x - 1, r.y + y, r.w + 2, 1}, MF_ROLE_POPUP_SELECTED, ' ');
+	if (chosen)
+		mf_cells_text(s, r.x - 1, r.y + y, 1, MF_ROLE_POPUP_SELECTED, mf_glyph_text(MF_G_CURSOR, s->ascii));
+	for (int i = 0; i < n; i++) {
+		int end = i + 1 < n ? x[i + 1] - 1 : r.w;
+		if (x[i] < r.w)
+			mf_cells_text(s, r.x + x[i], r.y + y, end - x[i] < r.w - x[i] ? end - x[i] : r.w - x[i],
+				chosen ? MF_ROLE_POPUP_SELECTED : role, text[i]);
+	}
+}
+
+/* The chosen line stays in sight. */
+static void follow_item(mf_app *a, int height)
+{
+	if (a->item < a->panel_scroll)
+		a->panel_scroll = a->item;
+	if (a->item >= a->panel_scroll + height)
+		a->panel_scroll = a->item - height + 1;
+}
+
+static int draw_assumptions(mf_app *a, mf_cells *s, mf_rect r)
+{
+	static const int x[] = {1, 16, 38, 56};
+	const mf_knob *k;
+	int n = 0;
+
+	mf_rect list = {r.x, r.y + 1, r.w, r.h - 1};
+	follow_item(a, list.h);
+	mf_cells_text(s, r.x + x[0], r.y, r.w, MF_ROLE_TITLE, "assumption");
+	mf_cells_text(s, r.x + x[1], r.y, r.w - x[1], MF_ROLE_TITLE, "now");
+	mf_cells_text(s, r.x + x[2], r.y, r.w - x[2], MF_ROLE_TITLE, "at the start");
+	for (; (k = mf_knob_at(a, n)) != NULL; n++) {
+		char now[256], was[256];
+		mf_knob_text(&a->now, k, now, sizeof(now));
+		mf_knob_text(&a->defaults, k, was, sizeof(was));
+		bool differs = strcmp(now, was) != 0;
+		const char *text[] = {
+			mf_tui_keys[k->action - 1].name, now, differs ? was : "", mf_tui_keys[k->action - 1].help};
+		list_line(a, s, list, n, differs ? MF_ROLE_ACCENT : MF_ROLE_POPUP, x, text, 4);
+	}
+	a->n_items = n;
+	return n + 1;
+}
+
+static int draw_boundaries(mf_app *a, mf_cells *s, mf_rect r)
+{
+	static const int x[] = {1, 13, 23, 42};
+	int n = (int)a->n_reasons;
+
+	a->n_items = n;
+	follow_item(a, r.h);
+	if (n == 0)
+		mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_POPUP, a->searching ? "searching" : "no rule removed a plan");
+	for (int i = a->panel_scroll; i < n && i < a->panel_scroll + r.h; i++) {
+		const mf_rule *rule = mf_rule_get(a->reasons[i].rule);
+		char count[32], right[32];
+		mf_format_count(count, sizeof(count), a->reasons[i].count);
+		snprintf(right, sizeof(right), "%11s", count);
+		const char *text[] = {right, rule->boundary, rule->id, rule->when ? rule->when : ""};
+		list_line(a, s, r, i, MF_ROLE_POPUP, x, text, 4);
+	}
+	return n;
 }
 
 static void draw_panel(mf_app *a, mf_cells *s)
@@ -624,10 +471,21 @@ static void draw_panel(mf_app *a, mf_cells *s)
 		a->panel_lines = a->n_items;
 		return;
 	}
-	draw_frame(s, body, a->panel == MF_PANEL_HELP ? "help" : "compare");
+	static const char *const titles[] = {
+		[MF_PANEL_HELP] = "help",
+		[MF_PANEL_COMPARE] = "compare",
+		[MF_PANEL_ASSUMPTIONS] = "assumptions",
+		[MF_PANEL_BOUNDARIES] = "what each rule removed",
+	};
+	draw_frame(s, body, titles[a->panel]);
 	mf_rect r = {body.x + 2, body.y + 1, body.w - 4, body.h - 2};
 	a->panel_height = r.h;
-	a->panel_lines = a->panel == MF_PANEL_HELP ? draw_help(a, s, r) : mf_compare_draw(a, s, r, a->panel_scroll);
+	switch (a->panel) {
+	case MF_PANEL_COMPARE: a->panel_lines = mf_compare_draw(a, s, r, a->panel_scroll); break;
+	case MF_PANEL_ASSUMPTIONS: a->panel_lines = draw_assumptions(a, s, r); break;
+	case MF_PANEL_BOUNDARIES: a->panel_lines = draw_boundaries(a, s, r); break;
+	default: a->panel_lines = draw_help(a, s, r); break;
+	}
 	int left = a->panel_lines - a->panel_scroll - r.h;
 	if (left > 0) {
 		char more[32];
@@ -671,7 +529,10 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 	}
 	mf_detail_refresh(a);
 	draw_header(a, s, l.header);
-	draw_table(a, s, &l);
+	if (a->front_open)
+		mf_plot_draw(a, s, l.heading, l.table);
+	else
+		mf_table_draw(a, s, &l);
 	if (l.detail.w > 0)
 		draw_detail(a, s, &l);
 	draw_status(a, s, l.status, cursor_x, cursor_y);
