@@ -7,15 +7,6 @@
 
 #include "score_internal.h"
 
-/* Names in public tables that are not a built-in name in lower case. */
-static const struct {
-	const char *row, *model;
-} model_names[] = {
-	{"DeepSeek-R1", "deepseek-v3"}, {"DeepSeek-R1-0528", "deepseek-v3"}, {"DeepSeek-V3-16B", "deepseek-v2-lite"},
-	{"Kimi-K2.5", "kimi-k2"}, {"Qwen3-235B-A22B-FP8", "qwen3-235b-a22b"},
-	{"Qwen3-VL-235B-A22B", "qwen3-235b-a22b"}, /* its language part */
-};
-
 struct named_model {
 	struct named_model *next;
 	const char *name;
@@ -112,19 +103,11 @@ static void lower(char *out, size_t size, const char *text)
 	out[i] = '\0';
 }
 
-/* By built-in name or alias, as written and in lower case. */
-static bool load_model(mf_model *out, const char *name)
-{
-	char small[96];
-
-	lower(small, sizeof small, name);
-	return mf_model_load(out, name, NULL) == MF_OK || mf_model_load(out, small, NULL) == MF_OK;
-}
-
 const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 {
 	struct named_model *m = s->models;
-	char wanted[96];
+	const char *wanted;
+	mf_err err;
 
 	while (m && strcmp(m->name, name) != 0)
 		m = m->next;
@@ -137,14 +120,13 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 		m->name = name;
 		m->next = s->models;
 		s->models = m;
-		snprintf(wanted, sizeof wanted, "%.95s", name);
-		for (size_t i = 0; i < MF_COUNT(model_names); i++)
-			if (strcmp(model_names[i].row, name) == 0)
-				snprintf(wanted, sizeof wanted, "%s", model_names[i].model);
+		wanted = mf_model_builtin(name);
 		if (!*name)
 			snprintf(m->why_not, sizeof m->why_not, "model not stated");
-		else if (strchr(wanted, '/') || !load_model(&m->model, wanted))
+		else if (!wanted)
 			snprintf(m->why_not, sizeof m->why_not, "no built-in model %.60s", name);
+		else if (mf_model_load(&m->model, wanted, &err) < 0)
+			snprintf(m->why_not, sizeof m->why_not, "%.95s", err.msg);
 		else
 			m->there = true;
 	}
