@@ -21,8 +21,7 @@ void mf_score_comm(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_uncovered(mf_judged *out, const char *fmt, ...) MF_PRINTF(2, 3);
 
 /**
- * The model that a row's `model` names: the built-in of that name in lower case, or what the table in lookup.c says it
- * is. NULL when there is none, with the reason in `out`. Borrowed from the context.
+ * The model that a row's `model` names: a built-in one, by its name or an alias. NULL when there is none, with the reason in `out`. Borrowed from the context.
  */
 const mf_model *mf_score_model(mf_score *ctx, const char *name, mf_judged *out);
 /**
