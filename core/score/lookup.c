@@ -106,6 +106,7 @@ static void lower(char *out, size_t size, const char *text)
 const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 {
 	struct named_model *m = s->models;
+	const char *wanted;
 	mf_err err;
 
 	while (m && strcmp(m->name, name) != 0)
@@ -119,12 +120,13 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 		m->name = name;
 		m->next = s->models;
 		s->models = m;
+		wanted = mf_model_builtin(name);
 		if (!*name)
 			snprintf(m->why_not, sizeof m->why_not, "model not stated");
-		else if (strpbrk(name, "/.") && !strchr(name, '-')) /* never a file of the current folder */
+		else if (!wanted)
 			snprintf(m->why_not, sizeof m->why_not, "no built-in model %.60s", name);
-		else if (mf_model_load(&m->model, name, &err) < 0)
-			snprintf(m->why_not, sizeof m->why_not, "no built-in model %.60s", name);
+		else if (mf_model_load(&m->model, wanted, &err) < 0)
+			snprintf(m->why_not, sizeof m->why_not, "%.95s", err.msg);
 		else
 			m->there = true;
 	}
