@@ -263,6 +263,8 @@ typedef enum mf_offload_module {
 } mf_offload_module;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
 extern const mf_choice mf_attention_choices[], mf_graphs_choices[];
+typedef enum mf_optimizer { MF_OPT_ADAM, MF_OPT_MUON } mf_optimizer;
+extern const mf_choice mf_optimizer_choices[];
 typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
 
@@ -285,7 +287,9 @@ typedef struct mf_stack {
 	mf_loss loss;
 	mf_graphs graphs;      /* CUDA graphs of the training run; serving graphs are a plan dimension */
 	bool grad_reduce_bf16; /* bf16 gradient buffers, else fp32 */
-	bool precision_aware;  /* precision-aware optimizer with bf16 moments */
+	bool fused_quant;      /* one kernel casts for all local experts (Transformer Engine's grouped quantization) */
+	mf_optimizer optimizer;
+	bool precision_aware; /* precision-aware optimizer with bf16 moments */
 	bool overlap_grad_reduce, overlap_param_gather;
 	bool delay_wgrad; /* split wgrad under EP overlap */
 	bool shared_expert_overlap;
