@@ -160,6 +160,7 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	s.mine = slots / z->ep * imb;
 	/* Triton streams foreign slots too, unless an all-to-all delivered local ones alone. */
 	s.streamed = p->a2a == MF_A2A_NONE ? slots : s.mine;
+	s.rows = mf_padded_rows(s.mine, s.active);
 	return mf_experts_us(g, &c->serve->rates, c->serve->rates.peak[type], &s);
 }
 
@@ -291,7 +292,7 @@ static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const s
 				     kv, context);
 		if (n > 0)
 			t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora) +
-			     l->prompts * mf_mla_prefill_us(curve(c, MF_C_S_MLACTX), r, l->prompt_tokens, l->cached,
+			     l->prompts * mf_mla_prefill_us(curve(c, MF_C_S_MLACTX), r, 1, l->prompt_tokens, l->cached,
 						  z->heads, qd, m->v_dim);
 		return t / z->cp;
 	}
@@ -300,7 +301,7 @@ static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const s
 	if (l->batch > 0)
 		t += mf_decode_us(curve(c, MF_C_S_DEC), r, l->batch, z->heads, z->kv_heads, m->head_dim, kv, context);
 	if (n > 0)
-		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, l->prompt_tokens, l->cached,
+		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, 1, l->prompt_tokens, l->cached,
 					  windowed ? m->window : 0, z->heads, z->kv_heads, m->head_dim);
 	return t / z->cp;
 }
