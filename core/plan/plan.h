@@ -195,6 +195,7 @@ static inline bool mf_toolchain_is_megatron(mf_toolchain t)
 typedef enum mf_attn_backend { MF_ATTN_FLASH, MF_ATTN_UNFUSED } mf_attn_backend;
 typedef enum mf_loss { MF_LOSS_EAGER, MF_LOSS_NATIVE, MF_LOSS_TE } mf_loss;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
+extern const mf_choice mf_attention_choices[], mf_graphs_choices[];
 typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
 
