@@ -80,7 +80,7 @@ double mf_mla_decode_us(const double *g, const mf_gpu_rates *r, double batch, do
 double mf_mla_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double heads,
 	double qk_dim, double v_dim)
 {
-	return g[MF_MLACTX_T0] + g[MF_MLACTX_ROWS] * seqs * n * heads / 1e6 +
+	return g[MF_MLACTX_T0] + g[MF_MLACTX_ROWS] * seqs * n * heads / 1e6 * ((qk_dim + v_dim) / 320) +
 	       2 * heads * seqs * (n * cached + n * n / 2) * (qk_dim + v_dim) / (r->peak[MF_BF16] * g[MF_MLACTX_ROOF]);
 }
 

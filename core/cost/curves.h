@@ -94,22 +94,4 @@ double mf_normal_combine_us(const double *g, double tokens, double hidden, doubl
 /** Distinct of n equal targets that a token with k choices reaches. */
 double mf_distinct(double n, double k);
 
-/* ---- the list of curves ------------------------------------------------------------------------------------------ */
-
-typedef enum mf_curve_id {
-#define C(id, name, first, n, d0, d1, d2, d3) MF_CURVE_##id,
-#include "curves.def"
-#undef C
-	MF_CURVE_COUNT
-} mf_curve_id;
-
-#define MF_CURVE_DIMS 4
-typedef struct mf_curve_info {
-	const char *name;
-	mf_const_id first; /* its constants are consecutive */
-	int n;
-	const char *dim[MF_CURVE_DIMS]; /* NULL where there are fewer */
-} mf_curve_info;
-extern const mf_curve_info mf_curve_infos[MF_CURVE_COUNT];
-
 #endif

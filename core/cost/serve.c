@@ -24,6 +24,7 @@ struct answer {
 /* Runners, expert maps and kernels of one layout share their time, so a search asks the same question many times over.
  */
 struct mf_serve_state {
+	unsigned place, outside; /* part being priced, as a bit; bits of the parts that left a curve's domain */
 	mf_gpu_rates rates;
 	double log_miss[POPULARITY_STEPS]; /* ln of the chance that one token misses an expert, by popularity */
 	struct answer memo[MEMO_SLOTS];    /* by hash of the key; a later one replaces an earlier */
@@ -56,10 +57,17 @@ void mf_serve_state_free(struct mf_serve_state *s)
 /* ---- curves --------------------------------------------------------------------------------------------------------
  */
 
-/* Consecutive constants of one curve. */
-static const double *curve(const mf_cost *c, mf_const_id first)
+/* Constants of a curve for a shape; notes that the part being priced leaves what the overlay measured. */
+static const double *curve(const mf_cost *c, mf_curve_id id, double x0, double x1, double x2, double x3)
 {
-	return &c->k->v[first];
+	if (c->k->n_curves && mf_curve_outside(c->k, id, (const double[]){x0, x1, x2, x3}))
+		c->serve->outside |= c->serve->place;
+	return &c->k->v[mf_curve_infos[id].first];
+}
+
+static bool has_curve(const mf_cost *c, mf_curve_id id)
+{
+	return !isnan(c->k->v[mf_curve_infos[id].first]);
 }
 
 static double hbm(const mf_cost *c)
@@ -67,16 +75,13 @@ static double hbm(const mf_cost *c)
 	return c->serve->rates.hbm;
 }
 
+static const mf_curve_id gemm_curves[] = {MF_CURVE_GEMM_BF16, MF_CURVE_GEMM_FP8B, MF_CURVE_GEMM_FP8, MF_CURVE_GEMM_FP4};
+
 static double gemm(const mf_cost *c, mf_linear type, double m, double n, double k)
 {
-	static const mf_const_id first[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_FP8B, MF_C_S_GEMM_FP8, MF_C_S_GEMM_FP4};
-	const double *g = curve(c, first[type]);
-
-	if (isnan(g[0])) {
+	if (!has_curve(c, gemm_curves[type]))
 		type = MF_LIN_BF16;
-		g = curve(c, first[type]);
-	}
-	return mf_gemm_us(g, &c->serve->rates, type, m, n, k);
+	return mf_gemm_us(curve(c, gemm_curves[type], m, n, k, 0), &c->serve->rates, type, m, n, k);
 }
 
 /* Expected distinct experts hit by `tokens`. */
@@ -118,30 +123,30 @@ static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 	return fmin(fmax(x, 1 + w->max_violation), z->ep > 1 ? z->ep : 1 + w->max_violation);
 }
 
-/* First constant of the curve that the checkpoint's experts run on, and the arithmetic behind it. */
-static mf_const_id expert_curve(const mf_cost *c, mf_dtype *type)
+/* The curve that the checkpoint's experts run on, and the arithmetic behind it. */
+static mf_curve_id expert_curve(const mf_cost *c, mf_dtype *type)
 {
 	static const struct {
-		mf_const_id first;
+		mf_curve_id id;
 		mf_dtype type;
-	} rows[] = {[MF_QUANT_NONE] = {MF_C_S_MOE_BF16, MF_BF16},
-		[MF_QUANT_FP8_BLOCK] = {MF_C_S_MOE_FP8B, MF_FP8},
-		[MF_QUANT_FP8] = {MF_C_S_MOE_FP8B, MF_FP8},
-		[MF_QUANT_NVFP4] = {MF_C_S_MOE_FP4, MF_FP4},
-		[MF_QUANT_MXFP4] = {MF_C_S_MOE_MXFP4, MF_BF16},
-		[MF_QUANT_INT4] = {MF_C_S_MOE_INT4, MF_BF16},
-		[MF_QUANT_INT8] = {MF_C_S_MOE_FP8B, MF_FP8}};
+	} rows[] = {[MF_QUANT_NONE] = {MF_CURVE_MOE_BF16, MF_BF16},
+		[MF_QUANT_FP8_BLOCK] = {MF_CURVE_MOE_FP8B, MF_FP8},
+		[MF_QUANT_FP8] = {MF_CURVE_MOE_FP8B, MF_FP8},
+		[MF_QUANT_NVFP4] = {MF_CURVE_MOE_FP4, MF_FP4},
+		[MF_QUANT_MXFP4] = {MF_CURVE_MOE_MXFP4, MF_BF16},
+		[MF_QUANT_INT4] = {MF_CURVE_MOE_INT4, MF_BF16},
+		[MF_QUANT_INT8] = {MF_CURVE_MOE_FP8B, MF_FP8}};
 	mf_quant quant = c->in.model->quant;
-	mf_const_id first = rows[quant].first;
+	mf_curve_id id = rows[quant].id;
 
 	*type = rows[quant].type;
-	if (isnan(mf_k(c, first))) {
-		first = MF_C_S_MOE_BF16;
+	if (!has_curve(c, id)) {
+		id = MF_CURVE_MOE_BF16;
 		*type = MF_BF16;
 	}
 	if (quant == MF_QUANT_MXFP4 && c->in.cluster->family == MF_BLACKWELL)
 		*type = MF_FP8;
-	return first;
+	return id;
 }
 
 /* Routed experts of one layer on the slowest rank; `tokens` are those of one MoE data-parallel group. */
@@ -149,7 +154,7 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 {
 	const mf_model *m = c->in.model;
 	mf_dtype type;
-	const double *g = curve(c, expert_curve(c, &type));
+	mf_curve_id id = expert_curve(c, &type);
 	double slots = tokens * m->topk, imb = imbalance(c, z, slots);
 	mf_experts_shape s = {.hidden = m->hidden,
 		.width = m->moe_ffn / (double)z->mtp,
@@ -161,7 +166,8 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	/* Triton streams foreign slots too, unless an all-to-all delivered local ones alone. */
 	s.streamed = p->a2a == MF_A2A_NONE ? slots : s.mine;
 	s.rows = mf_padded_rows(s.mine, s.active);
-	return mf_experts_us(g, &c->serve->rates, c->serve->rates.peak[type], &s);
+	return mf_experts_us(curve(c, id, tokens, s.hidden, s.width, m->experts / (double)z->ep), &c->serve->rates,
+		c->serve->rates.peak[type], &s);
 }
 
 /* Share of the bus rate that the cluster's NVLink leaves, against the link the tables were measured on. */
@@ -175,11 +181,11 @@ static double nic(const mf_cost *c)
 	return c->in.cluster->nic_gbps * 1e3 * mf_k(c, MF_C_S_NIC_FRAC);
 }
 
-static mf_const_id all_reduce_curve(const mf_cost *c, uint32_t n)
+static mf_curve_id all_reduce_curve(const mf_cost *c, uint32_t n)
 {
 	if (c->in.cluster->fabric == MF_FABRIC_PCIE)
-		return MF_C_S_PAR;
-	return n == 2 ? MF_C_S_AR2 : n <= 4 ? MF_C_S_AR4 : MF_C_S_AR8;
+		return MF_CURVE_PAR;
+	return n == 2 ? MF_CURVE_AR2 : n <= 4 ? MF_CURVE_AR4 : MF_CURVE_AR8;
 }
 
 static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
@@ -190,12 +196,13 @@ static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
 
 	if (n <= 1)
 		return 0;
-	t = mf_all_reduce_us(curve(c, all_reduce_curve(c, n)), n, bytes, pcie ? 1 : link_share(c));
+	t = mf_all_reduce_us(
+		curve(c, all_reduce_curve(c, n), pcie ? n : bytes, bytes, 0, 0), n, bytes, pcie ? 1 : link_share(c));
 	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + 2 * bytes / nic(c) : t;
 }
 
 /* All-gather or reduce-scatter; `bytes` is the whole gathered buffer. */
-static double gather(const mf_cost *c, mf_const_id first, uint32_t n, double bytes)
+static double gather(const mf_cost *c, mf_curve_id id, uint32_t n, double bytes)
 {
 	const mf_cluster *cl = c->in.cluster;
 	bool pcie = cl->fabric == MF_FABRIC_PCIE;
@@ -203,7 +210,7 @@ static double gather(const mf_cost *c, mf_const_id first, uint32_t n, double byt
 
 	if (n <= 1)
 		return 0;
-	t = mf_collective_us(curve(c, pcie ? MF_C_S_PAG : first), n, bytes, pcie ? 1 : link_share(c));
+	t = mf_collective_us(curve(c, pcie ? MF_CURVE_PAG : id, n, bytes, 0, 0), n, bytes, pcie ? 1 : link_share(c));
 	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + bytes / nic(c) : t;
 }
 
@@ -216,7 +223,7 @@ static double deepep(const mf_cost *c, const mf_serve_shape *z, double tokens, b
 {
 	const mf_model *m = c->in.model;
 	double nodes = z->nodes, h = m->hidden, topk = m->topk, share = link_share(c), ranks = fmin(8, z->n), t;
-	const double *g = curve(c, low_latency ? MF_C_S_LL : MF_C_S_NORMAL);
+	const double *g = curve(c, low_latency ? MF_CURVE_LL : MF_CURVE_NORMAL, tokens, h, topk, 0);
 
 	if (low_latency) {
 		t = mf_ll_dispatch_us(g, tokens, h, topk, share) + mf_ll_combine_us(g, tokens, h, topk, share);
@@ -287,22 +294,25 @@ static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const s
 		    gemm(c, type, tokens, z->heads * qd, m->q_lora ? m->q_lora : h) +
 		    gemm(c, type, tokens, h, z->heads * m->v_dim);
 		if (l->batch > 0)
-			t += 2 * mf_mla_bmm_us(curve(c, MF_C_S_BMM), r, l->batch, z->heads, m->qk_nope, m->kv_lora) +
-			     mf_mla_decode_us(curve(c, MF_C_S_MLADEC), r, l->batch, z->heads, m->kv_lora, m->qk_rope,
-				     kv, context);
+			t += 2 * mf_mla_bmm_us(curve(c, MF_CURVE_BMM, l->batch, z->heads, 0, 0), r, l->batch, z->heads,
+					 m->qk_nope, m->kv_lora) +
+			     mf_mla_decode_us(curve(c, MF_CURVE_MLADEC, l->batch, z->heads, context, 0), r, l->batch,
+				     z->heads, m->kv_lora, m->qk_rope, kv, context);
 		if (n > 0)
 			t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora) +
-			     l->prompts * mf_mla_prefill_us(curve(c, MF_C_S_MLACTX), r, 1, l->prompt_tokens, l->cached,
-						  z->heads, qd, m->v_dim);
+			     l->prompts * mf_mla_prefill_us(curve(c, MF_CURVE_MLACTX, l->prompt_tokens, z->heads, 0, 0),
+						  r, 1, l->prompt_tokens, l->cached, z->heads, qd, m->v_dim);
 		return t / z->cp;
 	}
 	t = gemm(c, type, tokens, (z->heads + 2 * z->kv_heads) * m->head_dim, h) +
 	    gemm(c, type, tokens, h, z->heads * m->head_dim);
 	if (l->batch > 0)
-		t += mf_decode_us(curve(c, MF_C_S_DEC), r, l->batch, z->heads, z->kv_heads, m->head_dim, kv, context);
+		t += mf_decode_us(curve(c, MF_CURVE_DEC, l->batch, z->heads, m->head_dim, context), r, l->batch,
+			z->heads, z->kv_heads, m->head_dim, kv, context);
 	if (n > 0)
-		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, 1, l->prompt_tokens, l->cached,
-					  windowed ? m->window : 0, z->heads, z->kv_heads, m->head_dim);
+		t += l->prompts * mf_prefill_us(curve(c, MF_CURVE_CTX, l->prompt_tokens, z->heads, m->head_dim, 0), r,
+					  1, l->prompt_tokens, l->cached, windowed ? m->window : 0, z->heads,
+					  z->kv_heads, m->head_dim);
 	return t / z->cp;
 }
 
@@ -311,7 +321,7 @@ static double gather_scatter(const mf_cost *c, const mf_serve_shape *z, double g
 {
 	double h = c->in.model->hidden;
 
-	return gather(c, MF_C_S_AG, z->n, group * h * bytes) + gather(c, MF_C_S_RS, z->n, group * h * 2);
+	return gather(c, MF_CURVE_AG, z->n, group * h * bytes) + gather(c, MF_CURVE_RS, z->n, group * h * 2);
 }
 
 static double exchange(
@@ -330,6 +340,12 @@ static double exchange(
 					       : 2);
 }
 
+/* What is priced next: a part of a decode pass, or of one with prompts in the upper half of the bits. */
+static void at(const mf_cost *c, enum part part, bool prompt)
+{
+	c->serve->place = 1u << (part + (prompt ? 16 : 0));
+}
+
 static void price_pass(
 	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
 {
@@ -342,12 +358,15 @@ static void price_pass(
 	bool prompt = n > 0;
 
 	memset(out, 0, sizeof *out);
+	at(c, PART_ATTENTION, prompt);
 	out->part[PART_ATTENTION] = (m->layers - m->window_layers) * attention_layer(c, z, l, false);
 	if (m->window_layers)
 		out->part[PART_ATTENTION] += m->window_layers * attention_layer(c, z, l, true);
 	if (moe > 0) {
+		at(c, PART_EXPERTS, prompt);
 		out->part[PART_EXPERTS] = moe * (gemm(c, MF_LIN_BF16, tokens, m->experts, h) + 3.5 +
 							experts_us(c, p, z, group / z->moe_dp));
+		at(c, PART_EXCHANGE, prompt);
 		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, group, prompt);
 	}
 	/* Split over the whole stage and fed the gathered tokens under attention DP; whole and local behind an
@@ -355,23 +374,27 @@ static void price_pass(
 	if (m->shared_ffn) {
 		width = p->a2a != MF_A2A_NONE ? m->shared_ffn : m->shared_ffn / (double)z->n;
 		wide = p->a2a == MF_A2A_NONE ? group : tokens;
+		at(c, PART_SHARED, prompt);
 		out->part[PART_SHARED] = moe * (prompt ? 1 : mf_k(c, MF_C_S_SHARED)) *
 					 (gemm(c, type, wide, 2 * width, h) + gemm(c, type, wide, h, width));
 	}
 	if (dense > 0) {
 		width = m->ffn / (double)z->n;
+		at(c, PART_DENSE, prompt);
 		out->part[PART_DENSE] = dense * (gemm(c, type, group, 2 * width, h) + gemm(c, type, group, h, width) +
 							(z->dp > 1 ? gather_scatter(c, z, group, 2)
 								   : all_reduce(c, z->n, 2 * tokens * h)));
 	}
+	at(c, PART_TP, prompt);
 	out->part[PART_TP] = m->layers * all_reduce(c, z->tp, 2 * tokens * h);
 	if (m->qk_norm_whole && z->tp > 1)
 		out->part[PART_TP] += m->layers * (all_reduce(c, z->tp, 8 * tokens) + 3 * mf_k(c, MF_C_S_SMALL_US));
 	out->part[PART_SMALL] =
 		m->layers * small(c, mf_k(c, MF_C_S_SMALL_N) + (type == MF_LIN_BF16 ? 0 : 2), 16 * tokens * h);
+	at(c, PART_HEAD, prompt);
 	out->part[PART_HEAD] = gemm(c, MF_LIN_BF16, fmax(1, rows), vocab / z->tp, h) +
 			       small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US) +
-			       (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
+			       (z->tp > 1 ? gather(c, MF_CURVE_AG, z->tp, 2 * rows * vocab) : 0);
 	if (z->pp > 1)
 		out->part[PART_PIPE] =
 			2 * (10 + 2 * tokens * h /
@@ -516,43 +539,46 @@ static const struct {
 		"rest x half exchange - min(exchange, everything else), of two half batches", {MF_C_S_TBO}, 1},
 };
 
-static void add_curve(mf_term *t, mf_const_id first, int n)
+static void add_curve(mf_term *t, mf_curve_id id)
 {
-	for (int i = 0; i < n && t->n_consts < MF_TERM_MAX_CONSTS; i++)
-		t->consts[t->n_consts++] = (mf_const_id)(first + i);
+	for (int i = 0; i < mf_curve_infos[id].n && t->n_consts < MF_TERM_MAX_CONSTS; i++)
+		t->consts[t->n_consts++] = (mf_const_id)(mf_curve_infos[id].first + i);
 }
 
 /* Constants of the curves that this plan's decode pass reads. */
 static void add_curves(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, int part, mf_term *t)
 {
-	static const mf_const_id gemms[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_FP8B, MF_C_S_GEMM_FP8, MF_C_S_GEMM_FP4};
-	mf_const_id dense = gemms[dense_type(c->in.model)];
+	mf_curve_id dense = gemm_curves[dense_type(c->in.model)];
 	mf_dtype type;
 
+	if (!has_curve(c, dense))
+		dense = MF_CURVE_GEMM_BF16;
 	switch (part) {
 	case PART_ATTENTION:
-		add_curve(t, c->in.model->attention == MF_MLA ? MF_C_S_MLADEC : MF_C_S_DEC, 4);
-		add_curve(t, isnan(mf_k(c, dense)) ? MF_C_S_GEMM_BF16 : dense, 4);
+		add_curve(t, c->in.model->attention == MF_MLA ? MF_CURVE_MLADEC : MF_CURVE_DEC);
+		add_curve(t, dense);
 		break;
-	case PART_EXPERTS: add_curve(t, expert_curve(c, &type), 5); break;
-	case PART_DENSE: add_curve(t, isnan(mf_k(c, dense)) ? MF_C_S_GEMM_BF16 : dense, 5); break;
-	case PART_TP: add_curve(t, all_reduce_curve(c, z->tp), 3); break;
+	case PART_EXPERTS: add_curve(t, expert_curve(c, &type)); break;
+	case PART_DENSE: add_curve(t, dense); break;
+	case PART_TP: add_curve(t, all_reduce_curve(c, z->tp)); break;
 	case PART_EXCHANGE:
-		if (p->a2a != MF_A2A_NONE)
-			add_curve(t, p->deepep_mode == MF_DM_NORMAL ? MF_C_S_NORMAL : MF_C_S_LL, 4);
-		else if (z->dp == 1)
-			add_curve(t, all_reduce_curve(c, z->n), 3);
-		else if (c->in.cluster->fabric == MF_FABRIC_PCIE)
-			add_curve(t, MF_C_S_PAG, 4);
-		else
-			add_curve(t, MF_C_S_AG, 8);
+		if (p->a2a != MF_A2A_NONE) {
+			add_curve(t, p->deepep_mode == MF_DM_NORMAL ? MF_CURVE_NORMAL : MF_CURVE_LL);
+		} else if (z->dp == 1) {
+			add_curve(t, all_reduce_curve(c, z->n));
+		} else if (c->in.cluster->fabric == MF_FABRIC_PCIE) {
+			add_curve(t, MF_CURVE_PAG);
+		} else {
+			add_curve(t, MF_CURVE_AG);
+			add_curve(t, MF_CURVE_RS);
+		}
 		break;
 	default: break;
 	}
 }
 
 static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct pass *pass,
-	const char *inputs, bool extrapolated, mf_explain *ex)
+	const char *inputs, bool foreign, mf_explain *ex)
 {
 	for (int i = 0; i < PART_COUNT; i++) {
 		mf_term *t;
@@ -564,7 +590,7 @@ static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 		memcpy(t->consts, parts[i].consts, sizeof parts[i].consts);
 		t->n_consts = parts[i].n;
 		add_curves(c, p, z, i, t);
-		t->extrapolated = extrapolated;
+		t->extrapolated = foreign || (c->serve->outside & 1u << i);
 	}
 }
 
@@ -615,11 +641,13 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	mf_serve_bytes b;
 	struct loop loop;
 	double gpus, tokens_per_expert;
+	bool foreign;
 
 	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
 	if (!mf_serve_shape_of(c, p, &z) || !c->in.workload->output_tokens || !c->in.workload->input_tokens)
 		return;
 	mf_serve_bytes_of(c, p, &z, &b);
+	c->serve->outside = 0;
 	run_loop(c, p, &z, &b, &loop);
 	gpus = (double)z.n * z.pp;
 	out->throughput = loop.tokens_per_us * 1e6 / gpus;
@@ -634,13 +662,15 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	tokens_per_expert = m->experts ? loop.batch * z.dp * m->topk / m->experts : loop.batch;
 	out->extrapolated = mf_consts_extrapolated(
 		c->k, c->in.cluster, dense_type(m) == MF_LIN_BF16 ? MF_BF16 : MF_FP8, tokens_per_expert, c->world);
+	foreign = out->extrapolated;
+	out->extrapolated |= c->serve->outside != 0;
 	if (ex) {
 		char inputs[160];
 
 		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u",
 			loop.batch / loop.in_flight, c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0,
 			z.tp, z.dp, z.ep);
-		explain_pass(c, p, &z, &loop.decode, inputs, out->extrapolated, ex);
+		explain_pass(c, p, &z, &loop.decode, inputs, foreign, ex);
 		if (loop.bubble_us > 0)
 			mf_explain_term(ex, "pipeline bubble", loop.bubble_us / 1e3,
 				"pass x (m - 1)/m, m micro-batches in flight");
@@ -650,6 +680,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 			c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);
 		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs,
 			MF_C_S_CTX, MF_C_S_MLACTX);
+		ex->terms[ex->n_terms - 1].extrapolated = foreign || c->serve->outside >> 16;
 		ttft_term(ex, "ttft: wait", loop.wait_us,
 			"decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs, MF_C_S_WAVES,
 			MF_C_S_WAVES);

@@ -71,6 +71,15 @@ static int by_hash(const void *a, const void *b)
 	return p != q ? (p > q) - (p < q) : (x->row > y->row) - (x->row < y->row);
 }
 
+static void reread(job *j)
+{
+	for (size_t i = 0; i < j->n_fit; i++)
+		j->s->reread(&j->fit[i]);
+	for (size_t i = 0; i < j->n_held; i++)
+		j->s->reread(&j->held[i]);
+	snprintf(j->out->note, sizeof j->out->note, "%s; %s", j->s->note, j->s->reread_note);
+}
+
 static void fit_one(job *j)
 {
 	mf_fit_curve *c = j->out;
@@ -90,6 +99,10 @@ static void fit_one(job *j)
 		for (int i = 0; i < info->n; i++)
 			x[i] = known ? c->value[i] : 0.5 * (j->s->lo[i] + j->s->hi[i]);
 		mf_minimize(robust_loss, j, x, j->s->lo, j->s->hi, (size_t)info->n, 3);
+		if (j->s->impossible && j->s->impossible(x)) {
+			reread(j);
+			mf_minimize(robust_loss, j, x, j->s->lo, j->s->hi, (size_t)info->n, 3);
+		}
 		memcpy(c->value, x, sizeof x);
 	} else if (!known) {
 		c->median = c->p90 = c->bias = NAN;
@@ -109,7 +122,7 @@ static mf_status find_columns(reader *r, const char *path, mf_err *err)
 	int n = 0;
 
 	for (int l = 0; l < 2; l++) {
-		for (const char *s = lists[l]; *s;) {
+		for (const char *s = lists[l] ? lists[l] : ""; *s;) {
 			size_t len = strcspn(s, " ");
 			char name[48];
 
@@ -188,7 +201,7 @@ static mf_status collect(job *j, const mf_cluster *gpu, const char *path, mf_fit
 	for (size_t row = 0; row < rows; row++) {
 		if (r.kernel_col >= 0 && strcmp(mf_table_text(j->t, row, r.kernel_col), kernel) != 0)
 			continue;
-		for (int part = 0; part < j->s->parts; part++) {
+		for (int part = 0; part < (j->s->parts ? j->s->parts : 1); part++) {
 			obs o = {.row = (uint32_t)row};
 			bool good = true;
 
@@ -219,7 +232,7 @@ static mf_status collect(job *j, const mf_cluster *gpu, const char *path, mf_fit
 	c->n_fit = j->n_fit;
 	c->n_held = j->n_held;
 	snprintf(c->source, sizeof c->source, "%s", j->s->file);
-	snprintf(c->note, sizeof c->note, "%s", j->s->note);
+	snprintf(c->note, sizeof c->note, "%s", j->s->note ? j->s->note : "");
 	snprintf(c->measured, sizeof c->measured, "%s %s, %s", mf_table_header(j->t, "framework"),
 		mf_table_header(j->t, "version"), kernel);
 	return MF_OK;
@@ -381,6 +394,27 @@ static mf_status make_jobs(run *r, mf_err *err)
 	if (!r->n_jobs)
 		return mf_fail_at(err, MF_EINPUT, r->o->dir, 0, NULL, "no curve has enough rows in these tables");
 	return MF_OK;
+}
+
+mf_status mf_fit_gpu(mf_cluster *out, const mf_fit_options *o, mf_err *err)
+{
+	mf_fit_options quiet = *o;
+	mf_fit fit = {0};
+	run *r = calloc(1, sizeof *r);
+	mf_status st;
+
+	if (!r)
+		return mf_fail(err, MF_ENOMEM, "out of memory");
+	quiet.warn = NULL;
+	quiet.progress = NULL;
+	r->o = &quiet;
+	r->fit = &fit;
+	if ((st = read_tables(r, err)) == MF_OK && (st = find_gpu(r, err)) == MF_OK)
+		*out = fit.gpu;
+	for (size_t i = 0; i < MAX_TABLES; i++)
+		mf_table_free(r->tables[i].t);
+	free(r);
+	return st;
 }
 
 mf_status mf_fit_run(mf_fit *out, const mf_fit_options *o, mf_err *err)

@@ -81,6 +81,8 @@ typedef struct mf_fit_options {
 } mf_fit_options;
 /** Fits every curve that the folder has a table for. No table at all, or tables of several devices, is an error. */
 mf_status mf_fit_run(mf_fit *out, const mf_fit_options *o, mf_err *err);
+/** The GPU whose rates a run with these options reads its tables against. */
+mf_status mf_fit_gpu(mf_cluster *out, const mf_fit_options *o, mf_err *err);
 void mf_fit_dispose(mf_fit *f);
 /** The overlay, as YAML; `origin` names the tables' folder in it. */
 void mf_fit_overlay(const mf_fit *f, const char *origin, mf_buf *out);

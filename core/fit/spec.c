@@ -265,6 +265,8 @@ static bool take_mla_prefill(const reader *r, size_t row, obs *o)
 	o->x[0] = num(r, row, 1);
 	o->x[1] = num(r, row, 2);
 	o->x[2] = num(r, row, 0);
+	o->x[3] = NOPE + ROPE;
+	o->x[4] = V_DIM;
 	o->us = num(r, row, 3) * 1e3;
 	o->shape = HASH(o->x[0], o->x[1], o->x[2]);
 	dims(o, o->x[1], o->x[2], 0, 0);
@@ -273,7 +275,22 @@ static bool take_mla_prefill(const reader *r, size_t row, obs *o)
 
 static double mla_prefill(const double *g, const spec_gpu *u, const obs *o)
 {
-	return mf_mla_prefill_us(g, &u->rates, o->x[0], o->x[1], 0, o->x[2], NOPE + ROPE, V_DIM);
+	return mf_mla_prefill_us(g, &u->rates, o->x[0], o->x[1], 0, o->x[2], o->x[3], o->x[4]);
+}
+
+/*
+ * Some engines run MLA's absorbed form for prompts too: heads of kv_lora + rope and kv_lora. It is told by a share of
+ * the roof that no kernel for plain heads would be as bad as to reach.
+ */
+static bool absorbed(const double *value)
+{
+	return value[MF_MLACTX_ROOF] < 0.3;
+}
+
+static void absorb(obs *o)
+{
+	o->x[3] = KV_LORA + ROPE;
+	o->x[4] = KV_LORA;
 }
 
 /* ---- MLA absorbed products: num_tokens num_heads latency bmm_dtype ---- */
@@ -390,30 +407,41 @@ static bool on_pcie(const mf_cluster *c)
 	return c->fabric == MF_FABRIC_PCIE;
 }
 
-#define GEMM_SPEC(id, arg, predict)                                                                                    \
+#define GEMM_SPEC(curve, which, f)                                                                                     \
 	{                                                                                                              \
-		MF_CURVE_##id, "gemm_perf.csv", "m n k latency gemm_dtype", "", "", arg, 1, take_gemm, predict,        \
-			{0.5, 0, 0.05, 0.05, 0.01}, {60, 6, 1.2, 1.2, 1}, NULL                                         \
+		.id = MF_CURVE_##curve, .file = "gemm_perf.csv", .columns = "m n k latency gemm_dtype", .arg = which,  \
+		.take = take_gemm, .predict = f, .lo = {0.5, 0, 0.05, 0.05, 0.01},                                     \
+		.hi = { 60,                                                                                            \
+			6,                                                                                             \
+			1.2,                                                                                           \
+			1.2,                                                                                           \
+			1 }                                                                                            \
 	}
-#define EXPERTS_SPEC(id, arg, predict)                                                                                 \
+#define EXPERTS_SPEC(curve, which, f)                                                                                  \
 	{                                                                                                              \
-		MF_CURVE_##id, "moe_perf.csv",                                                                         \
-			"num_tokens hidden_size inter_size topk num_experts moe_tp_size moe_ep_size latency "          \
-			"moe_dtype "                                                                                   \
-			"distribution",                                                                                \
-			"", "hidden 7168, width 2048, top 8 of 256 left out: drawn through group-limited gating", arg, \
-			1, take_experts, predict, {2, 0.05, 0.02, 0.02, 0}, {120, 1.2, 1, 3, 1}, NULL                  \
+		.id = MF_CURVE_##curve, .file = "moe_perf.csv",                                                        \
+		.columns = "num_tokens hidden_size inter_size topk num_experts moe_tp_size moe_ep_size latency "       \
+			   "moe_dtype distribution",                                                                   \
+		.note = "hidden 7168, width 2048, top 8 of 256 left out: drawn through group-limited gating",          \
+		.arg = which, .take = take_experts, .predict = f, .lo = {2, 0.05, 0.02, 0.02, 0},                      \
+		.hi = { 120,                                                                                           \
+			1.2,                                                                                           \
+			1,                                                                                             \
+			3,                                                                                             \
+			1 }                                                                                            \
 	}
-#define AR_SPEC(id, arg, applies)                                                                                      \
+#define AR_SPEC(curve, ranks, where)                                                                                   \
 	{                                                                                                              \
-		MF_CURVE_##id, "custom_allreduce_perf.csv", "num_gpus message_size latency backend allreduce_dtype",   \
-			"", "graph-captured; eager rows left out", arg, 1, take_all_reduce, all_reduce,                \
-			{0.3, 0.001, 0}, {100, 3, 0.1}, applies                                                        \
+		.id = MF_CURVE_##curve, .file = "custom_allreduce_perf.csv",                                           \
+		.columns = "num_gpus message_size latency backend allreduce_dtype",                                    \
+		.note = "graph-captured; eager rows left out", .arg = ranks, .take = take_all_reduce,                  \
+		.predict = all_reduce, .lo = {0.3, 0.001, 0}, .hi = {100, 3, 0.1}, .applies = where                    \
 	}
-#define COLLECTIVE_SPEC(id, arg, applies)                                                                              \
+#define COLLECTIVE_SPEC(curve, which, where)                                                                           \
 	{                                                                                                              \
-		MF_CURVE_##id, "nccl_perf.csv", "num_gpus message_size latency op_name nccl_dtype", "", "", arg, 1,    \
-			take_collective, collective, {0.3, 0, 0.001, 0}, {100, 10, 3, 0.1}, applies                    \
+		.id = MF_CURVE_##curve, .file = "nccl_perf.csv",                                                       \
+		.columns = "num_gpus message_size latency op_name nccl_dtype", .arg = which, .take = take_collective,  \
+		.predict = collective, .lo = {0.3, 0, 0.001, 0}, .hi = {100, 10, 3, 0.1}, .applies = where             \
 	}
 
 const spec mf_fit_specs[] = {
@@ -426,19 +454,48 @@ const spec mf_fit_specs[] = {
 	EXPERTS_SPEC(MOE_FP4, 2, experts_fp4),
 	EXPERTS_SPEC(MOE_MXFP4, 3, experts_mxfp4),
 	EXPERTS_SPEC(MOE_INT4, 4, experts_bf16),
-	{MF_CURVE_DEC, "generation_attention_perf.csv",
-		"batch_size num_heads num_key_value_heads head_dim kv_cache_dtype step window_size latency", "", "", 0,
-		1, take_decode, decode, {1, 0, 0.05, 0.01}, {60, 30, 1.3, 3}, NULL},
-	{MF_CURVE_CTX, "context_attention_perf.csv",
-		"batch_size isl num_heads num_key_value_heads head_dim attn_dtype window_size latency", "", "", 0, 1,
-		take_prefill, prefill, {1, 0, 0.05, 0.02}, {60, 80, 1.2, 3}, NULL},
-	{MF_CURVE_MLADEC, "generation_mla_perf.csv", "num_heads batch_size step latency", "kv_cache_dtype",
-		"fp8 key-value cache left out", 0, 1, take_mla_decode, mla_decode, {1, 0, 0.05, 0.02},
-		{100, 80, 1.3, 5}, NULL},
-	{MF_CURVE_MLACTX, "context_mla_perf.csv", "num_heads batch_size isl latency", "kv_cache_dtype",
-		"fp8 key-value cache left out", 0, 1, take_mla_prefill, mla_prefill, {1, 0, 0.01}, {100, 800, 2}, NULL},
-	{MF_CURVE_BMM, "mla_bmm_perf.csv", "num_tokens num_heads latency bmm_dtype", "", "", 0, 1, take_bmm, bmm,
-		{0.5, 0.02, 0.02}, {60, 1.2, 3}, NULL},
+	{.id = MF_CURVE_DEC,
+		.file = "generation_attention_perf.csv",
+		.columns = "batch_size num_heads num_key_value_heads head_dim kv_cache_dtype step window_size latency",
+		.take = take_decode,
+		.predict = decode,
+		.lo = {1, 0, 0.05, 0.01},
+		.hi = {60, 30, 1.3, 3}},
+	{.id = MF_CURVE_CTX,
+		.file = "context_attention_perf.csv",
+		.columns = "batch_size isl num_heads num_key_value_heads head_dim attn_dtype window_size latency",
+		.take = take_prefill,
+		.predict = prefill,
+		.lo = {1, 0, 0.05, 0.02},
+		.hi = {60, 80, 1.2, 3}},
+	{.id = MF_CURVE_MLADEC,
+		.file = "generation_mla_perf.csv",
+		.columns = "num_heads batch_size step latency",
+		.optional = "kv_cache_dtype",
+		.note = "fp8 key-value cache left out",
+		.take = take_mla_decode,
+		.predict = mla_decode,
+		.lo = {1, 0, 0.05, 0.02},
+		.hi = {100, 80, 1.3, 5}},
+	{.id = MF_CURVE_MLACTX,
+		.file = "context_mla_perf.csv",
+		.columns = "num_heads batch_size isl latency",
+		.optional = "kv_cache_dtype",
+		.note = "fp8 key-value cache left out",
+		.take = take_mla_prefill,
+		.predict = mla_prefill,
+		.lo = {1, 0, 0.01},
+		.hi = {100, 800, 2},
+		.impossible = absorbed,
+		.reread = absorb,
+		.reread_note = "measured in the absorbed form; the share is carried over to plain heads"},
+	{.id = MF_CURVE_BMM,
+		.file = "mla_bmm_perf.csv",
+		.columns = "num_tokens num_heads latency bmm_dtype",
+		.take = take_bmm,
+		.predict = bmm,
+		.lo = {0.5, 0.02, 0.02},
+		.hi = {60, 1.2, 3}},
 	AR_SPEC(AR2, 2, on_nvlink),
 	AR_SPEC(AR4, 4, on_nvlink),
 	AR_SPEC(AR8, 8, on_nvlink),
@@ -447,12 +504,25 @@ const spec mf_fit_specs[] = {
 	COLLECTIVE_SPEC(RS, 1, on_nvlink),
 	COLLECTIVE_SPEC(A2A, 2, on_nvlink),
 	COLLECTIVE_SPEC(PAG, 0, on_pcie),
-	{MF_CURVE_LL, "wideep_deepep_ll_perf.csv", "hidden_size num_token num_topk dispatch_avg_t_us combine_avg_t_us",
-		"node_num", "one node", 0, 2, take_low_latency, low_latency, {1, 0.01, 1, 0.01}, {100, 5, 100, 5},
-		NULL},
-	{MF_CURVE_NORMAL, "wideep_deepep_normal_perf.csv",
-		"hidden_size num_token num_topk dispatch_transmit_us combine_transmit_us",
-		"node_num dispatch_sms combine_sms", "one node, 24 SMs", 0, 2, take_normal, normal, {1, 0.01, 1, 0.01},
-		{200, 5, 200, 5}, NULL},
+	{.id = MF_CURVE_LL,
+		.file = "wideep_deepep_ll_perf.csv",
+		.columns = "hidden_size num_token num_topk dispatch_avg_t_us combine_avg_t_us",
+		.optional = "node_num",
+		.note = "one node",
+		.parts = 2,
+		.take = take_low_latency,
+		.predict = low_latency,
+		.lo = {1, 0.01, 1, 0.01},
+		.hi = {100, 5, 100, 5}},
+	{.id = MF_CURVE_NORMAL,
+		.file = "wideep_deepep_normal_perf.csv",
+		.columns = "hidden_size num_token num_topk dispatch_transmit_us combine_transmit_us",
+		.optional = "node_num dispatch_sms combine_sms",
+		.note = "one node, 24 SMs",
+		.parts = 2,
+		.take = take_normal,
+		.predict = normal,
+		.lo = {1, 0.01, 1, 0.01},
+		.hi = {200, 5, 200, 5}},
 };
 const size_t mf_fit_n_specs = MF_COUNT(mf_fit_specs);

@@ -46,6 +46,10 @@ typedef struct spec {
 	double (*predict)(const double *g, const spec_gpu *u, const obs *o);
 	double lo[MF_FIT_MAX_PARAMS], hi[MF_FIT_MAX_PARAMS];
 	bool (*applies)(const mf_cluster *gpu); /* NULL: always */
+	/* Another reading of the same rows: taken, and said, when the first one's constants cannot be. NULL: none. */
+	bool (*impossible)(const double *value);
+	void (*reread)(obs *o);
+	const char *reread_note;
 } spec;
 extern const spec mf_fit_specs[];
 extern const size_t mf_fit_n_specs;
