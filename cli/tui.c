@@ -44,6 +44,7 @@ int mf_cmd_tui(const mf_args *a)
 	o.search = mf_session_search_opts(&s);
 	o.load_cluster = load_cluster;
 	o.ascii = a->value[OPT_ASCII] != NULL;
+	o.resume = a->value[OPT_NO_RESUME] == NULL;
 	o.mouse = a->value[OPT_MOUSE] != NULL;
 	o.color = (mf_color_mode)color;
 	o.theme = a->value[OPT_THEME];

@@ -27,6 +27,8 @@ static const char *const glyphs[MF_G_COUNT][2] = {
 	[MF_G_CORNER_TR] = {"┐", "+"},
 	[MF_G_CORNER_BL] = {"└", "+"},
 	[MF_G_CORNER_BR] = {"┘", "+"},
+	[MF_G_POINT] = {"●", "o"},
+	[MF_G_HERE] = {"◆", "@"},
 };
 
 const char *mf_glyph_text(mf_glyph g, bool ascii)

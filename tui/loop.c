@@ -182,6 +182,10 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 		if (fd[2].revents)
 			carry_out(&l, mf_worker_take(l.worker, a) | l.pending);
 	}
+	if (st == MF_OK && opts->resume) {
+		mf_err bad;
+		mf_store_save_session(a, &bad); /* nobody is left to tell, and nothing is lost but a convenience */
+	}
 done:
 	mf_tty_close(l.tty);
 	mf_worker_free(l.worker);
@@ -207,6 +211,16 @@ mf_status mf_tui_run(const mf_tui_opts *opts, mf_err *err)
 			a->ascii = true;
 		snprintf(a->theme, sizeof(a->theme), "%.255s", opts->theme ? opts->theme : "default");
 		st = mf_theme_load(&a->look, a->theme, err);
+	}
+	/* A script depends on nothing but its text and the inputs: neither on the user's files nor on the last session. */
+	if (st == MF_OK && !opts->script)
+		st = mf_store_load_config(a, err);
+	if (st == MF_OK && !opts->script && opts->resume) {
+		mf_err bad;
+		if (mf_store_load_session(a, &bad) < 0)
+			mf_app_say(a, true, "the last session could not be resumed: %s: %s", bad.file, bad.msg);
+		else if (!opts->theme && a->theme[0] && mf_theme_load(&a->look, a->theme, &bad) < 0)
+			st = mf_theme_load(&a->look, "default", err);
 	}
 	if (st == MF_OK)
 		st = opts->script ? mf_script_run(a, opts, err) : mf_loop_run(a, opts, err);

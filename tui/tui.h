@@ -31,8 +31,9 @@ typedef struct mf_tui_opts {
 	/** Loads a cluster that core/plan does not know ("auto"); NULL: mf_cluster_load alone. */
 	mf_status (*load_cluster)(void *payload, mf_cluster *out, const char *name, mf_err *err);
 	void *payload;
-	bool ascii; /* no glyph beyond ASCII; implied by a locale that is not UTF-8 */
-	bool mouse; /* wheel, row and heading clicks */
+	bool ascii;  /* no glyph beyond ASCII; implied by a locale that is not UTF-8 */
+	bool resume; /* take the last session of these inputs up, and keep this one */
+	bool mouse;  /* wheel, row and heading clicks */
 	mf_color_mode color;
 	const char *theme;  /* NULL: "default", or "mono" without colour */
 	const char *script; /* file of keys and commands ("-": standard input); no terminal is touched */
@@ -40,8 +41,8 @@ typedef struct mf_tui_opts {
 } mf_tui_opts;
 #define MF_TUI_OPTS_INIT                                                                                               \
 	{                                                                                                              \
-		sizeof(mf_tui_opts), NULL, NULL, MF_SEARCH_OPTS_INIT, NULL, NULL, false, false, MF_COLOR_AUTO, NULL,   \
-			NULL, 0, 0                                                                                     \
+		sizeof(mf_tui_opts), NULL, NULL, MF_SEARCH_OPTS_INIT, NULL, NULL, false, true, false, MF_COLOR_AUTO,   \
+			NULL, NULL, 0, 0                                                                               \
 	}
 
 /**

@@ -29,6 +29,7 @@ typedef enum mf_effect {
 	MF_FX_OVERLAY = 1024,
 	MF_FX_MODEL = 2048,
 	MF_FX_CLUSTER = 4096,
+	MF_FX_SAVE_FILTER = 16384,
 	MF_FX_RESTORE = 8192,                                     /* a->target becomes what is assumed */
 	MF_FX_WAITS = MF_FX_MODEL | MF_FX_CLUSTER | MF_FX_RESTORE /* may have to wait for a thread */
 } mf_effect;
@@ -49,6 +50,15 @@ typedef enum mf_panel {
 	MF_PANEL_ASSUMPTIONS,
 	MF_PANEL_BOUNDARIES
 } mf_panel;
+
+#define MF_MAX_COLUMNS 16
+#define MF_MAX_FILTERS 32
+#define MF_FILTER_NAME_MAX 40
+
+/** A filter the user gave a name. */
+typedef struct mf_named_filter {
+	char name[MF_FILTER_NAME_MAX], text[MF_PROMPT_MAX];
+} mf_named_filter;
 
 /** The line being typed, with its history. */
 typedef struct mf_prompt {
@@ -112,6 +122,15 @@ typedef struct mf_before {
 	size_t cap;
 } mf_before;
 
+/** Dots of a picture, two across and four down in a cell; drawn anew only when rows or size changed. */
+typedef struct mf_plot {
+	uint8_t *refused, *buildable; /* a byte of dots a cell; owned */
+	int w, h;
+	unsigned rows_id;
+	bool tax;
+	double x_min, x_max, y_max;
+} mf_plot;
+
 typedef struct mf_app {
 	mf_settings now;      /* what is assumed, */
 	mf_settings settled;  /* as the last search or order took it, */
@@ -144,9 +163,18 @@ typedef struct mf_app {
 	size_t n_reasons;
 	double budget_bytes; /* NaN while unknown */
 	bool searching, arranging;
-	uint64_t arrived; /* rows of the running search */
-	mf_before before; /* owned */
-	uint32_t best;    /* first row of the ranking under the constraint, MF_NO_ROW */
+	uint64_t arrived;      /* rows of the running search */
+	mf_before before;      /* owned */
+	const uint32_t *front; /* rows of the Pareto front, by what a plan costs (mf_front_cost); the worker's */
+	size_t n_front;
+	mf_plot plot;  /* the cloud of all plans as drawn last */
+	uint32_t best; /* first row of the ranking under the constraint, MF_NO_ROW */
+
+	mf_keymap keymap;
+	uint8_t columns[MF_MAX_COLUMNS]; /* of view.c, in the user's order */
+	int n_columns;                   /* 0: the default */
+	mf_named_filter filters[MF_MAX_FILTERS];
+	int n_filters;
 
 	/* screen */
 	int w, h;
@@ -159,6 +187,7 @@ typedef struct mf_app {
 	unsigned rows_id;          /* which rows these are: row numbers mean the same while it stays */
 	mf_focus focus;
 	mf_tab tab;
+	bool front_open;                /* the picture stands where the table stood */
 	bool detail_open, detail_asked; /* asked: the user decided, not the window size */
 	int detail_scroll, detail_lines, detail_height;
 	int page; /* rows of the table, as drawn last */
@@ -179,6 +208,7 @@ typedef struct mf_app {
 	/* arguments of effects */
 	mf_theme look;                          /* the theme in force */
 	char theme[256], wanted[MF_PROMPT_MAX]; /* wanted: file, overlay, model or cluster */
+	bool theme_chosen;                      /* by the user, not by the terminal */
 	bool export_replace;
 } mf_app;
 
@@ -264,6 +294,18 @@ int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
 /** As mf_detail_draw, for the comparison of marked plans. */
 int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
 
+/* ---- the Pareto front as a picture ---- */
+
+/** What a plan costs: memory in GB (training) or TPOT in ms (serving). */
+double mf_front_cost(const mf_app *a, const mf_row *row);
+/** Draws the picture over r, with the heading above it. */
+void mf_plot_draw(mf_app *a, mf_cells *s, mf_rect heading, mf_rect r);
+/** Row of the front `by` places from the cursor's plan, MF_NO_ROW when there is none. */
+uint32_t mf_plot_step(const mf_app *a, long by);
+/** Row of the front nearest to a place in r, MF_NO_ROW when there is none (mouse). */
+uint32_t mf_plot_at(const mf_app *a, mf_rect r, int x, int y);
+void mf_plot_dispose(mf_plot *p);
+
 /* ---- view ---- */
 
 /** Where things stand on a w x h screen; rectangles without area are absent, none overlap. */
@@ -279,6 +321,14 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open);
 bool mf_layout_detail_default(int w, int h);
 /** Draws everything; *cursor_x is -1 when the cursor is hidden. */
 void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y);
+/** The heading and the rows in sight. */
+void mf_table_draw(mf_app *a, mf_cells *s, const mf_layout *l);
+/** Names of the columns shown, separated by blanks. */
+void mf_columns_text(const mf_app *a, char *out, size_t size);
+/** Sets them from such a text, or "default". */
+mf_status mf_columns_set(mf_app *a, const char *text, mf_err *err);
+/** Every column of this phase by name, NULL-terminated. */
+void mf_columns_names(const mf_app *a, const char **out, size_t cap);
 /** Sort key of the column whose heading is at column x, -1 for none (mouse). */
 int mf_view_heading_key(const mf_app *a, int x);
 
@@ -306,6 +356,22 @@ void mf_worker_arrange(mf_worker *w, mf_app *a);
 unsigned mf_worker_take(mf_worker *w, mf_app *a);
 /** True when nothing runs and nothing waits. */
 bool mf_worker_idle(const mf_worker *w);
+
+/* ---- what is kept between one start and the next ---- */
+
+/** Reads the user's keys and filters; a file that is not there is no error. */
+mf_status mf_store_load_config(mf_app *a, mf_err *err);
+/** Keeps a->filter as `name` and writes all of them. */
+mf_status mf_store_save_filter(mf_app *a, const char *name, mf_err *err);
+/** Text of a filter: itself, or what '@NAME' stands for; NULL and a message when there is no such name. */
+const char *mf_filter_named(mf_app *a, const char *text);
+/** The session as it is now, for the next start. */
+mf_status mf_store_save_session(const mf_app *a, mf_err *err);
+/**
+ * Brings the last session of this model, cluster and phase back, if there was one: assumptions, sort, filter, columns,
+ * tab, marks, cursor, history. A session that cannot be read is left alone and said.
+ */
+mf_status mf_store_load_session(mf_app *a, mf_err *err);
 
 /* ---- loop and script ---- */
 

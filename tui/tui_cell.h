@@ -83,6 +83,8 @@ typedef enum mf_glyph {
 	MF_G_CORNER_TR,
 	MF_G_CORNER_BL,
 	MF_G_CORNER_BR,
+	MF_G_POINT,
+	MF_G_HERE,
 	MF_G_COUNT
 } mf_glyph;
 /** Text of a glyph, one column wide. */

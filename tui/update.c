@@ -59,6 +59,17 @@ static unsigned go(mf_app *a, size_t to)
 	return MF_FX_REDRAW;
 }
 
+/* To a row that may not be on show. */
+static unsigned go_to_row(mf_app *a, uint32_t row)
+{
+	for (size_t i = 0; i < a->n_view && row != MF_NO_ROW; i++)
+		if (a->view[i] == row)
+			return go(a, i);
+	if (row != MF_NO_ROW)
+		mf_app_say(a, false, "that plan is hidden by the filter; Esc clears it");
+	return MF_FX_REDRAW;
+}
+
 static int clamp(int v, int lo, int hi)
 {
 	return v < lo ? lo : v > hi ? hi : v;
@@ -88,6 +99,8 @@ static unsigned move(mf_app *a, long by)
 	}
 	if (a->n_view == 0)
 		return MF_FX_REDRAW;
+	if (a->front_open)
+		return go_to_row(a, mf_plot_step(a, by));
 	size_t to = by < 0 ? (a->cursor > (size_t)-by ? a->cursor - (size_t)-by : 0) : a->cursor + (size_t)by;
 	return go(a, to < a->n_view ? to : a->n_view - 1);
 }
@@ -239,6 +252,8 @@ static unsigned set_filter(mf_app *a, const char *text)
 	mf_filter *f = NULL;
 	mf_err err;
 	int column;
+	if (!(text = mf_filter_named(a, text)))
+		return MF_FX_REDRAW;
 	if (mf_filter_parse(&f, text, a->phase, &column, &err) < 0) {
 		mf_app_say(a, true, "filter, %s", err.msg);
 		return MF_FX_REDRAW;
@@ -289,6 +304,8 @@ static unsigned back(mf_app *a)
 		a->panel = MF_PANEL_NONE;
 	} else if (a->focus == MF_FOCUS_DETAIL) {
 		a->focus = MF_FOCUS_TABLE;
+	} else if (a->front_open) {
+		a->front_open = false;
 	} else if (a->filter[0]) {
 		return set_filter(a, "");
 	} else if (a->find[0]) {
@@ -369,6 +386,34 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 		snprintf(a->wanted, sizeof(a->wanted), "%s", argument);
 		return MF_FX_REDRAW | (action == MF_ACT_MODEL ? MF_FX_MODEL : MF_FX_CLUSTER);
 	}
+}
+
+static unsigned set_columns(mf_app *a, const char *argument)
+{
+	mf_err err;
+	char now[256];
+
+	if (!*argument) {
+		mf_columns_text(a, now, sizeof(now));
+		mf_prompt_open(a, MF_ACT_COLUMNS, now);
+	} else if (mf_columns_set(a, argument, &err) < 0) {
+		mf_app_say(a, true, "columns, %s", err.msg);
+	}
+	return MF_FX_REDRAW;
+}
+
+static unsigned save_filter(mf_app *a, const char *argument)
+{
+	if (!a->filter[0]) {
+		mf_app_say(a, true, "there is no filter to keep; / makes one");
+		return MF_FX_REDRAW;
+	}
+	if (!*argument) {
+		mf_prompt_open(a, MF_ACT_SAVE_FILTER, "");
+		return MF_FX_REDRAW;
+	}
+	snprintf(a->wanted, sizeof(a->wanted), "%s", argument);
+	return MF_FX_SAVE_FILTER | MF_FX_REDRAW;
 }
 
 /* Changes an assumption: to the argument, to the other of two, or to what a picker or a prompt says. */
@@ -463,6 +508,9 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_ATTENTION:
 	case MF_ACT_GRAPHS:
 	case MF_ACT_MEM_FRACTION: return assume(a, action, argument);
+	case MF_ACT_COLUMNS: return set_columns(a, argument);
+	case MF_ACT_SAVE_FILTER: return save_filter(a, argument);
+	case MF_ACT_FRONT: a->front_open = !a->front_open; return MF_FX_REDRAW;
 	case MF_ACT_ASSUMPTIONS:
 	case MF_ACT_BOUNDARIES:
 		return open_panel(a, action == MF_ACT_ASSUMPTIONS ? MF_PANEL_ASSUMPTIONS : MF_PANEL_BOUNDARIES);
@@ -530,7 +578,9 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 	mf_layout_make(&l, a->w, a->h, a->detail_open);
 	if (l.too_small)
 		return 0;
-	if (k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
+	if (a->front_open && k->y >= l.table.y && k->y < l.table.y + l.table.h && k->x < l.table.x + l.table.w)
+		return go_to_row(a, mf_plot_at(a, l.table, k->x, k->y));
+	if (!a->front_open && k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
 		int key = mf_view_heading_key(a, k->x);
 		if (key < 0)
 			return 0;
@@ -594,7 +644,7 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;
 	if (a->prompt.action != MF_ACT_NONE)
 		return mf_prompt_key(a, k);
-	mf_action action = mf_key_action(k->key);
+	mf_action action = mf_keymap_action(&a->keymap, k->key);
 	if (a->panel == MF_PANEL_PICKER && action == MF_ACT_DETAIL) {
 		char item[64];
 		snprintf(item, sizeof(item), "%s", a->picker_items[a->item]);

@@ -50,275 +50,6 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 	l->detail = (mf_rect){0, top + room - detail, w, detail};
 }
 
-/* ---- columns ---- */
-
-enum column_id {
-	COL_RANK,
-	COL_MOVED,
-	COL_PLAN,
-	COL_TPUT,
-	COL_STEP,
-	COL_TTFT,
-	COL_TPOT,
-	COL_MEM,
-	COL_BAR,
-	COL_HIDDEN,
-	COL_BUBBLE,
-	COL_VERDICT,
-	COL_COUNT
-};
-
-/* Every column: its heading, width, phases it is for, how early it goes when room is short (0: never), its sort key. */
-static const struct column {
-	const char *title;
-	int width; /* 0: what is left */
-	unsigned phases;
-	int goes;
-	int sort;
-	bool right;
-} columns[COL_COUNT] = {
-	[COL_RANK] = {"#", 7, 3, 0, -1, true},
-	[COL_MOVED] = {"moved", 6, 3, 2, -1, false},
-	[COL_PLAN] = {"plan", 0, 3, 0, -1, false},
-	[COL_TPUT] = {"tok/s/GPU", 10, 3, 0, MF_SORT_THROUGHPUT, true},
-	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 5, MF_SORT_STEP, true},
-	[COL_TTFT] = {"TTFT ms", 8, 1u << MF_SERVE, 4, MF_SORT_TTFT, true},
-	[COL_TPOT] = {"TPOT ms", 8, 1u << MF_SERVE, 2, MF_SORT_TPOT, true},
-	[COL_MEM] = {"mem GB", 7, 3, 0, MF_SORT_MEMORY, true},
-	[COL_BAR] = {"of budget", 10, 3, 6, -1, false},
-	[COL_HIDDEN] = {"hid%", 5, 3, 3, MF_SORT_HIDDEN, true},
-	[COL_BUBBLE] = {"bub%", 5, 1u << MF_TRAIN, 4, MF_SORT_BUBBLE, true},
-	[COL_VERDICT] = {"verdict", 11, 3, 0, -1, false},
-};
-
-#define PLAN_LEAST 22
-#define GUTTER 2
-
-struct placed {
-	int x, w;
-};
-
-static int rank_width(const mf_app *a)
-{
-	int digits = 1;
-	for (size_t n = a->n_rows; n >= 10; n /= 10)
-		digits++;
-	return digits < 3 ? 3 : digits;
-}
-
-static bool column_on(const mf_app *a, int i, int cut)
-{
-	if (!(columns[i].phases & 1u << a->phase) || (columns[i].goes && columns[i].goes >= cut))
-		return false;
-	return i != COL_MOVED || mf_before_any(&a->before, a->rows_id);
-}
-
-/* Places columns in `width`; absent ones get w 0. */
-static void place_columns(const mf_app *a, int width, struct placed out[COL_COUNT])
-{
-	/* The plan's text says most: optional columns go, the least telling first, until it has its 40 columns. Only where
-	 * that does not suffice does the text give way too. */
-	static const int wanted[] = {40, 30, PLAN_LEAST};
-	int cut = 0;
-	for (size_t k = 0; k < MF_COUNT(wanted) && cut == 0; k++) {
-		for (cut = 7; cut > 0; cut--) {
-			int used = GUTTER;
-			for (int i = 0; i < COL_COUNT; i++)
-				if (column_on(a, i, cut))
-					used += 1 + (i == COL_PLAN          ? wanted[k]
-							    : i == COL_RANK ? rank_width(a)
-									    : columns[i].width);
-			if (used <= width)
-				break;
-		}
-	}
-	cut = cut == 0 ? 1 : cut;
-	int used = GUTTER;
-	for (int i = 0; i < COL_COUNT; i++) {
-		bool on = column_on(a, i, cut);
-		out[i].w = !on ? 0 : i == COL_PLAN ? 0 : i == COL_RANK ? rank_width(a) : columns[i].width;
-		used += on ? 1 + out[i].w : 0;
-	}
-	out[COL_PLAN].w = width - used > 8 ? width - used : 8;
-	int x = GUTTER;
-	for (int i = 0; i < COL_COUNT; i++) {
-		if (out[i].w == 0)
-			continue;
-		out[i].x = x;
-		x += out[i].w + 1;
-	}
-}
-
-int mf_view_heading_key(const mf_app *a, int x)
-{
-	mf_layout l;
-	struct placed at[COL_COUNT];
-	mf_layout_make(&l, a->w, a->h, a->detail_open);
-	place_columns(a, l.table.w, at);
-	for (int i = 0; i < COL_COUNT; i++)
-		if (at[i].w > 0 && x >= at[i].x && x < at[i].x + at[i].w)
-			return columns[i].sort;
-	return -1;
-}
-
-static void draw_heading(const mf_app *a, mf_cells *s, mf_rect r, const struct placed at[COL_COUNT])
-{
-	mf_cells_fill(s, r, MF_ROLE_TITLE, ' ');
-	for (int i = 0; i < COL_COUNT; i++) {
-		char text[48];
-		if (at[i].w == 0)
-			continue;
-		bool sorted = columns[i].sort >= 0 && (mf_sort_key)columns[i].sort == a->sort;
-		snprintf(text, sizeof(text), "%s%s", columns[i].title,
-			sorted ? mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii) : "");
-		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
-		if (columns[i].right)
-			mf_cells_right(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
-		else
-			mf_cells_text(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
-	}
-}
-
-/* How many ranks the last change of an assumption moved a plan: "^3", "v12", "=", or "new". */
-static void moved_text(const mf_app *a, const mf_row *row, uint32_t index, char *out, size_t size)
-{
-	if (!a->rank_of)
-		return;
-	uint32_t now = a->rank_of[index], was = mf_before_rank(&a->before, &row->plan, index, a->rows_id);
-	if (was == MF_NO_ROW)
-		snprintf(out, size, "new");
-	else if (was == now)
-		snprintf(out, size, "=");
-	else
-		snprintf(out, size, "%s%u", mf_glyph_text(was > now ? MF_G_UP : MF_G_DOWN, a->ascii),
-			was > now ? was - now : now - was);
-}
-
-static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int column, char *out, size_t size)
-{
-	double v = NAN;
-	int digits = 1;
-	switch (column) {
-	case COL_RANK:
-		if (a->rank_of)
-			snprintf(out, size, "%u", a->rank_of[index] + 1);
-		return;
-	case COL_MOVED: moved_text(a, row, index, out, size); return;
-	case COL_PLAN: {
-		char plan[MF_PLAN_TEXT_MAX];
-		mf_plan_format(&row->plan, a->in.intern, plan);
-		snprintf(out, size, "%s", plan);
-		return;
-	}
-	case COL_TPUT:
-		v = a->now.tax ? row->throughput : row->untaxed;
-		mf_format_number(out, size, v, v < 1000 ? 1 : 0);
-		if (row->extrapolated && strlen(out) + 1 < size) {
-			memmove(out + 1, out, strlen(out) + 1);
-			out[0] = '~';
-		}
-		return;
-	case COL_STEP: v = row->step_ms; break;
-	case COL_TTFT: v = row->ttft_ms; break;
-	case COL_TPOT:
-		v = row->tpot_ms;
-		digits = 2;
-		break;
-	case COL_MEM: v = row->memory_gb; break;
-	case COL_HIDDEN:
-		v = 100.0 * row->hidden;
-		digits = 0;
-		break;
-	case COL_BUBBLE:
-		v = 100.0 * row->bubble;
-		digits = 0;
-		break;
-	case COL_VERDICT:
-		if (!a->now.constraint)
-			snprintf(out, size, "not asked");
-		else if (row->rule != MF_RULE_NONE)
-			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii),
-				mf_rule_get(row->rule)->boundary);
-		else
-			snprintf(out, size, row->probe ? "probe" : "buildable");
-		return;
-	default: return;
-	}
-	if (v >= 100000)
-		digits = 0;
-	mf_format_number(out, size, v, digits);
-}
-
-static bool is_marked(const mf_app *a, const mf_plan *p)
-{
-	for (int i = 0; i < a->n_marks; i++)
-		if (memcmp(&a->marks[i], p, sizeof(*p)) == 0)
-			return true;
-	return false;
-}
-
-static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t position, const struct placed at[COL_COUNT])
-{
-	uint32_t index = a->view[position];
-	const mf_row *row = &a->rows[index];
-	bool refused = a->now.constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
-	mf_role base = cursor    ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED)
-		       : refused ? MF_ROLE_REJECTED
-				 : MF_ROLE_TEXT;
-
-	mf_cells_fill(s, (mf_rect){r.x, y, r.w, 1}, base, ' ');
-	if (cursor)
-		mf_cells_text(s, r.x, y, 1, base, mf_glyph_text(MF_G_CURSOR, s->ascii));
-	if (is_marked(a, &row->plan))
-		mf_cells_text(s, r.x + 1, y, 1, cursor ? base : MF_ROLE_MARK, mf_glyph_text(MF_G_MARK, s->ascii));
-	for (int i = 0; i < COL_COUNT; i++) {
-		char text[MF_PLAN_TEXT_MAX] = "";
-		if (at[i].w == 0 || at[i].x >= r.w)
-			continue;
-		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
-		if (i == COL_BAR) {
-			double share = row->memory_gb * MF_GB / a->budget_bytes;
-			if (isnan(share))
-				continue;
-			int full = (int)lround((share > 1 ? 1 : share) * w);
-			for (int k = 0; k < w; k++) {
-				mf_glyph g = share > 1 && k == w - 1 ? MF_G_OVER : k < full ? MF_G_BAR1 : MF_G_EMPTY;
-				mf_role role = cursor || refused ? base : k < full ? MF_ROLE_BAR1 : MF_ROLE_DIM;
-				mf_cells_text(s, r.x + at[i].x + k, y, 1, role, mf_glyph_text(g, s->ascii));
-			}
-			continue;
-		}
-		cell_text(a, row, index, i, text, sizeof(text));
-		mf_role role = base;
-		if (i == COL_VERDICT && !cursor && a->now.constraint && !refused)
-			role = row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE;
-		if (columns[i].right)
-			mf_cells_right(s, r.x + at[i].x, y, w, role, text);
-		else
-			mf_cells_text(s, r.x + at[i].x, y, w, role, text);
-	}
-}
-
-static void draw_table(mf_app *a, mf_cells *s, const mf_layout *l)
-{
-	struct placed at[COL_COUNT];
-	mf_rect r = l->table;
-
-	place_columns(a, r.w, at);
-	draw_heading(a, s, l->heading, at);
-	for (int i = 0; i < r.h; i++) {
-		size_t position = a->top + (size_t)i;
-		if (position >= a->n_view)
-			break;
-		draw_row(a, s, r, r.y + i, position, at);
-	}
-	if (a->n_view == 0)
-		mf_cells_text(s, r.x + GUTTER, r.y, r.w - GUTTER, MF_ROLE_DIM,
-			a->searching || a->arranging ? "searching"
-			: a->n_rows > 0              ? "no plan matches; Esc clears the filter, o shows all"
-						     : "no plans");
-}
-
 /* ---- header ---- */
 
 /* Words from left to right while they fit, two blanks between. */
@@ -505,8 +236,11 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 	}
 	for (; *list != MF_ACT_NONE; list++) {
 		const mf_tui_key *t = &mf_tui_keys[*list - 1];
-		char key[24];
-		snprintf(key, sizeof(key), "%.*s", (int)strcspn(t->keys, " "), t->keys);
+		char key[64];
+		mf_keymap_keys(&a->keymap, *list, key, sizeof(key));
+		key[strcspn(key, " ")] = 0;
+		if (!key[0])
+			continue;
 		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL       ? "choose"
 				   : a->panel == MF_PANEL_BOUNDARIES && *list == MF_ACT_DETAIL ? "show its plans"
 											       : t->name;
@@ -604,14 +338,15 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 	int line = 0, scroll = a->panel_scroll;
 	const char *group = "";
 	for (const mf_tui_key *t = mf_tui_keys; t->name; t++) {
-		char left[96], right[160];
+		char left[96], right[160], keys[64];
 		if (strcmp(group, t->group) != 0) {
 			if (*group)
 				line++;
 			line = help_line(s, r, line, scroll, MF_ROLE_TITLE, t->group, NULL);
 			group = t->group;
 		}
-		snprintf(left, sizeof(left), "%-10s :%s", t->keys, t->name);
+		mf_keymap_keys(&a->keymap, (mf_action)t->action, keys, sizeof(keys));
+		snprintf(left, sizeof(left), "%-10s :%s", keys, t->name);
 		snprintf(right, sizeof(right), "%s%s%s", t->help, t->argument[0] ? "  " : "", t->argument);
 		line = help_line(s, r, line, scroll, MF_ROLE_KEY, left, right);
 	}
@@ -794,7 +529,10 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 	}
 	mf_detail_refresh(a);
 	draw_header(a, s, l.header);
-	draw_table(a, s, &l);
+	if (a->front_open)
+		mf_plot_draw(a, s, l.heading, l.table);
+	else
+		mf_table_draw(a, s, &l);
 	if (l.detail.w > 0)
 		draw_detail(a, s, &l);
 	draw_status(a, s, l.status, cursor_x, cursor_y);

@@ -24,6 +24,7 @@ typedef struct request {
 	size_t n;
 	unsigned rows_id;
 	bool tax, descending, constraint;
+	mf_phase phase;
 	mf_sort_key key;
 	mf_show show;
 	mf_filter *filter; /* owned */
@@ -41,6 +42,8 @@ typedef struct answer {
 	uint32_t best;
 	bool moved;       /* ranks may differ from those shown before */
 	mf_before before; /* owned; of other rows than these */
+	uint32_t *front;  /* owned */
+	size_t n_front;
 	bool failed, abandoned;
 } answer;
 
@@ -78,7 +81,7 @@ struct mf_worker {
 	size_t n_live, cap_live;
 	unsigned rows_id, next_id;
 	double live_at_ms;
-	uint32_t *rank_of, *view;
+	uint32_t *rank_of, *view, *front;
 };
 
 static void wake_loop(mf_worker *w)
@@ -120,6 +123,22 @@ static uint32_t *sort_rows(const request *r, mf_sort_key key, bool descending)
 		return NULL;
 	}
 	return s.order;
+}
+
+/* Rows of the Pareto front by rising cost: it comes by falling throughput, and on a front the two go together. */
+static void find_front(const request *r, answer *out)
+{
+	mf_search s;
+	memset(&s, 0, sizeof(s));
+	s.rows = (mf_row *)(uintptr_t)r->rows;
+	s.n_rows = r->n;
+	if (mf_search_pareto(&s, r->phase, &out->front, &out->n_front) < 0)
+		out->front = NULL, out->n_front = 0;
+	for (size_t i = 0, j = out->n_front; i + 1 < j; i++) {
+		uint32_t swap = out->front[i];
+		out->front[i] = out->front[--j];
+		out->front[j] = swap;
+	}
 }
 
 static bool superseded(mf_worker *w)
@@ -184,6 +203,7 @@ static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
 		if (on_show[order[i]])
 			out->view[out->n_view++] = order[i];
 	free(on_show);
+	find_front(r, out);
 	/* What an abandoned request changed is told with the next answer. */
 	out->moved = o->moved;
 	out->before = o->before;
@@ -343,6 +363,7 @@ void mf_worker_free(mf_worker *w)
 	if (w->has_answer) {
 		free(w->ans.rank_of);
 		free(w->ans.view);
+		free(w->ans.front);
 		mf_before_dispose(&w->ans.before);
 	}
 	mf_search_free(w->found);
@@ -352,6 +373,7 @@ void mf_worker_free(mf_worker *w)
 	free(w->live);
 	free(w->rank_of);
 	free(w->view);
+	free(w->front);
 	close(w->pipe[0]);
 	close(w->pipe[1]);
 	pthread_cond_destroy(&w->wake);
@@ -391,7 +413,10 @@ bool mf_worker_clear(mf_worker *w, mf_app *a)
 	w->shown = w->next = NULL;
 	free(w->rank_of);
 	free(w->view);
-	w->rank_of = w->view = NULL;
+	free(w->front);
+	w->rank_of = w->view = w->front = NULL;
+	a->front = NULL;
+	a->n_front = 0;
 	w->n_live = 0;
 	w->n_batch = 0;
 	w->rows_id = ++w->next_id;
@@ -465,6 +490,7 @@ static void start_arrange(mf_worker *w, mf_app *a)
 		r.rows = w->live, r.n = w->n_live, r.rows_id = w->rows_id;
 	}
 	r.tax = a->now.tax;
+	r.phase = a->phase;
 	r.key = a->sort;
 	r.descending = a->descending;
 	r.constraint = a->now.constraint;
@@ -560,8 +586,12 @@ static unsigned take_answer(mf_worker *w, mf_app *a, answer ans)
 	}
 	free(w->rank_of);
 	free(w->view);
+	free(w->front);
 	w->rank_of = ans.rank_of;
 	w->view = ans.view;
+	w->front = ans.front;
+	a->front = ans.front;
+	a->n_front = ans.n_front;
 	a->best = ans.best;
 	return mf_app_arranged(a, w->rank_of, w->view, ans.n_view);
 }

@@ -45,6 +45,14 @@ Test(screen, every_tab_and_panel_draws_at_any_size, .init = start, .fini = stop)
 		mf_app_act(&t.app, MF_ACT_NEXT, "");
 		sweep(7);
 	}
+	mf_app_act(&t.app, MF_ACT_FRONT, "");
+	sweep(7);
+	mf_app_act(&t.app, MF_ACT_FRONT, "");
+	mf_app_act(&t.app, MF_ACT_ASSUMPTIONS, "");
+	sweep(7);
+	mf_app_act(&t.app, MF_ACT_BOUNDARIES, "");
+	sweep(7);
+	mf_app_act(&t.app, MF_ACT_BACK, "");
 	mf_app_act(&t.app, MF_ACT_MARK, "");
 	mf_app_act(&t.app, MF_ACT_MARK, "");
 	mf_app_act(&t.app, MF_ACT_COMPARE, "");
@@ -160,4 +168,50 @@ Test(keys, noise_is_survived)
 		while (mf_key_next(&d, i + (double)(r % 40), &e))
 			cr_assert_neq(e.key, MF_KEY_NONE);
 	}
+}
+
+/* ---- the front ---- */
+
+Test(front, no_buildable_plan_beats_one_of_it, .init = start, .fini = stop)
+{
+	cr_assert(t.app.n_front > 1);
+	for (size_t i = 0; i < t.app.n_front; i++) {
+		const mf_row *f = &t.app.rows[t.app.front[i]];
+		cr_assert_eq(f->rule, MF_RULE_NONE);
+		for (size_t k = 0; k < t.app.n_rows; k++) {
+			const mf_row *r = &t.app.rows[k];
+			cr_assert_not(r->rule == MF_RULE_NONE && r->throughput > f->throughput &&
+				      r->memory_gb <= f->memory_gb);
+		}
+		if (i > 0)
+			cr_assert(mf_front_cost(&t.app, f) >= mf_front_cost(&t.app, &t.app.rows[t.app.front[i - 1]]));
+	}
+}
+
+Test(front, the_cursor_of_picture_and_table_is_one, .init = start, .fini = stop)
+{
+	mf_cells s = {0};
+	int x, y;
+
+	cr_assert_eq(mf_cells_resize(&s, 80, 24), MF_OK);
+	settle(mf_app_act(&t.app, MF_ACT_FRONT, ""));
+	mf_app_view(&t.app, &s, &x, &y);
+	settle(mf_app_act(&t.app, MF_ACT_TOP, ""));
+	cr_assert_eq(t.app.view[t.app.cursor], t.app.front[0]);
+	settle(mf_app_act(&t.app, MF_ACT_DOWN, ""));
+	cr_assert_eq(t.app.view[t.app.cursor], t.app.front[1]);
+	settle(mf_app_act(&t.app, MF_ACT_BOTTOM, ""));
+	cr_assert_eq(t.app.view[t.app.cursor], t.app.front[t.app.n_front - 1]);
+	/* A click on a plan's place chooses it. */
+	mf_layout l;
+	mf_layout_make(&l, 80, 24, t.app.detail_open);
+	for (int i = 0; i < l.table.w; i++)
+		for (int k = 0; k < l.table.h; k++) {
+			mf_key_event click = {MF_KEY_MOUSE, 0, l.table.x + i, l.table.y + k};
+			settle(mf_app_key(&t.app, &click));
+			cr_assert_eq(mf_app_selected(&t.app)->rule, MF_RULE_NONE);
+		}
+	settle(mf_app_act(&t.app, MF_ACT_BACK, ""));
+	cr_assert_not(t.app.front_open);
+	mf_cells_dispose(&s);
 }

@@ -1,0 +1,168 @@
+"""The loop every witness runs: a JSON object a line in, a verdict a line out.
+
+Standard output belongs to the verdicts alone: whatever the toolchain prints goes to a buffer, or to /dev/null.
+See README.md for the protocol.
+"""
+import contextlib
+import io
+import json
+import os
+import sys
+import traceback
+
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Refusal(Exception):
+    """A refusal that the toolchain expresses without an exception of its own (a rank that never starts)."""
+
+
+def quiet_stdout():
+    """Takes standard output for the protocol; later prints, of C code too, are lost. Returns the protocol's stream."""
+    sys.stdout.flush()
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+    return out
+
+
+def base_environment(prefixes):
+    """The environment a plan starts from: ours, without what would speak to the toolchain."""
+    drop = tuple(prefixes)
+    return {k: v for k, v in os.environ.items() if not k.startswith(drop)}
+
+
+def set_environment(base, extra):
+    os.environ.clear()
+    os.environ.update(base)
+    os.environ.update({k: str(v) for k, v in (extra or {}).items() if v is not None})
+
+
+def last_place(error, root):
+    """file:line of the innermost frame inside the package, or of the innermost frame at all."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if f.filename.startswith(root + os.sep)]
+    if not frames:
+        return None
+    frame = (inside or frames)[-1]
+    return "%s:%d" % (frame.filename.removeprefix(root + os.sep), frame.lineno)
+
+
+def is_ours(filename):
+    return filename.startswith((HERE + os.sep, "<witness"))
+
+
+def flags_of(argv, marks):
+    """What follows the program in a whole command (python, torchrun, ...): all of it when no program is named."""
+    start = 0
+    for i, word in enumerate(argv):
+        if word.startswith("--") and start:
+            break
+        if word.endswith(marks) or word in marks:
+            start = i + 1
+    return argv[start:]
+
+
+class Judgement:
+    """Runs stages and keeps the name of the one that is on, the values resolved so far, and what was printed."""
+
+    def __init__(self):
+        self.stage = "argparse"
+        self.resolved = {}
+
+    def verdict(self, run, root):
+        """run(self) raises what the toolchain raises. Returns the verdict as the protocol has it."""
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                run(self)
+        except KeyboardInterrupt:
+            raise
+        except SystemExit as error:  # argparse: the message is what it printed last
+            lines = printed.getvalue().strip().splitlines()
+            return self._refusal(error, lines[-1] if lines else str(error), root)
+        except Refusal as error:
+            return self._refusal(error, str(error), root) | {"type": "Hang", "where": None}
+        except BaseException as error:
+            return self._refusal(error, str(error), root)
+        return {"stage": "ok", "type": None, "message": None, "where": None, "resolved": self.resolved}
+
+    def _refusal(self, error, message, root):
+        """An exception raised in our own files, a stand-in that knows too little for one, is no verdict."""
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = not isinstance(error, (SystemExit, Refusal)) and frames and is_ours(frames[-1].filename)
+        return {
+            "stage": "witness" if ours else self.stage,
+            "type": type(error).__name__,
+            "message": message,
+            "where": last_place(error, root),
+            "resolved": self.resolved,
+        }
+
+
+def find_package(name, folder):
+    """Puts `folder` (which holds the package, or is a checkout) first on the path. Returns the package's root folder."""
+    if folder:
+        for candidate in (folder, os.path.join(folder, "python")):
+            if os.path.isdir(os.path.join(candidate, name)):
+                sys.path.insert(0, os.path.abspath(candidate))
+                return os.path.abspath(candidate)
+        raise ModuleNotFoundError("%s holds no package '%s'" % (folder, name), name=name)
+    for entry in sys.path:
+        if entry and os.path.isdir(os.path.join(entry, name)):
+            return os.path.abspath(entry)
+    raise ModuleNotFoundError("No module named '%s'" % name, name=name)
+
+
+def package_version(distribution, root):
+    """Version of the distribution whose files lie in `root`, or None."""
+    import importlib.metadata
+
+    for found in importlib.metadata.distributions(path=[root]):
+        if (found.metadata["Name"] or "").replace("_", "-").lower() == distribution:
+            return found.version
+    return None
+
+
+def serve(load):
+    """load(folder) -> (hello, judge). Says hello, or why it cannot, then answers every line until end of input."""
+    out = quiet_stdout()
+
+    def say(answer):
+        out.write(json.dumps(answer, default=str) + "\n")
+        out.flush()
+
+    folder = None
+    words = sys.argv[1:]
+    if words[:1] == ["--path"] and len(words) == 2:
+        folder = words[1]
+    elif words:
+        sys.stderr.write("usage: [--path FOLDER] < requests\n")
+        return 2
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            hello, judge = load(folder)
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError)
+        say({"hello": None, "missing": error.name if missing else None, "type": type(error).__name__,
+             "message": str(error), "where": last_place(error, "")})
+        return 3
+    say({"hello": hello})
+    for line in sys.stdin.buffer:
+        if not line.strip():
+            continue
+        request = {}
+        try:
+            request = json.loads(line)
+            if not isinstance(request.get("argv"), list):
+                raise ValueError("argv: a list of words is needed; a plan without a command cannot be asked about")
+            answer = judge(request)
+        except KeyboardInterrupt:
+            return 130
+        except Exception as error:  # ours, not the toolchain's: never a verdict
+            answer = {"stage": "witness", "type": type(error).__name__, "message": str(error),
+                      "where": last_place(error, os.sep)}
+        say({"id": request.get("id") if isinstance(request, dict) else None} | answer)
+    return 0
