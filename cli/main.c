@@ -54,7 +54,7 @@ const mf_command_info mf_commands[] = {
 		"Reads every table of a folder that it knows, fits each curve's constants by robust regression on four "
 		"shapes in five and judges them on the fifth. A table that does not follow its curve is written as "
 		"unsupported. Without --out nothing is written. Exit 1 when no curve follows its form.",
-		"moefs calibrate --from tables/h200_sxm --out h200.yaml",
+		"moefs calibrate --from tests/data/tables",
 		OPT(FROM) | OPT(OUT) | OPT(GPU) | OPT(CLUSTER) | OPT(CHECK_ONLY) | OPT(OVERLAY) | OPT(THREADS) |
 			OPT(JSON) | OPT(HELP),
 		mf_cmd_calibrate},

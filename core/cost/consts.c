@@ -370,3 +370,16 @@ bool mf_curve_outside(const mf_consts *c, mf_curve_id id, const double x[MF_CURV
 	}
 	return false;
 }
+
+const char *mf_const_source(const mf_consts *c, mf_const_id id)
+{
+	if (!c->from_overlay[id])
+		return mf_const_infos[id].source;
+	for (int i = 0; c->n_curves && i < MF_CURVE_COUNT; i++) {
+		const mf_curve_info *info = &mf_curve_infos[i];
+
+		if (c->curves[i].given && id >= info->first && (int)id < (int)info->first + info->n)
+			return c->curves[i].source;
+	}
+	return c->domain.source;
+}

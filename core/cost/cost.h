@@ -74,6 +74,8 @@ typedef struct mf_const_info {
 	const char *name, *unit, *source;
 } mf_const_info;
 extern const mf_const_info mf_const_infos[MF_CONST_COUNT];
+/** Where a constant's value comes from: its curve's or its overlay's source, or the factory's. Never NULL. */
+const char *mf_const_source(const mf_consts *c, mf_const_id id);
 /** True when (gpu, dtype, tokens per expert, world) lies outside the overlay's domain. Always false for the factory model. */
 bool mf_consts_extrapolated(
 	const mf_consts *c, const mf_cluster *cl, mf_dtype dtype, double tokens_per_expert, uint32_t world);
