@@ -48,6 +48,7 @@ void mf_cost_free(mf_cost *c)
 	mf_train_memory_free(c->train_memory);
 	mf_train_time_free(c->train_time);
 	mf_serve_state_free(c->serve);
+	mf_train_sim_free(c->sim);
 	free(c);
 }
 

@@ -101,8 +101,7 @@ static void *memo_add(tt_memo *m, const uint64_t key[3], size_t bytes)
 	return value;
 }
 
-/* Everything the price of layers depends on. Effective values, so that equal prices have equal keys. */
-static void layers_key(const mf_plan *p, uint64_t key[3])
+void tt_layers_key(const mf_plan *p, uint64_t key[3])
 {
 	uint32_t etp = p->etp ? p->etp : p->tp;
 	uint32_t modules = p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules : 0;
@@ -121,7 +120,7 @@ static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
 	uint64_t key[3];
 	tt_layers *l;
 
-	layers_key(p, key);
+	tt_layers_key(p, key);
 	if (s->last_layers && memcmp(s->last_layers->key, key, sizeof(key)) == 0)
 		return s->last_layers;
 	l = memo_find(&s->layers, key)->value;
@@ -350,16 +349,19 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 		if (stack->overlap_param_gather)
 			st->dp_hidden += fmax(0, gather - fmax(0, gather - hide * fwd) - rest * gather);
 	}
+	st->scatter = scatter;
+	st->gather = gather;
 	shard = sharded ? st->dense / n + st->experts / edp : st->dense + st->experts;
 	st->optimizer = tt_stream(s, (st->dense + st->experts) * mf_k(c, MF_C_OPT_LOCAL), 20) +
 			tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
-	st->offload = 0;
+	st->offload = st->offload_copy = 0;
 	if (p->sharding == MF_ZERO1_OFFLOAD) {
 		/* Gradient down, parameter up and the states once each way over the host's memory. */
 		const mf_cluster *cl = c->in.cluster;
 
-		st->offload = shard * (16 / (cl->pcie_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_PCIE)) +
-					      30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST)));
+		st->offload_copy = shard * 16 / (cl->pcie_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_PCIE));
+		st->offload =
+			st->offload_copy + shard * 30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST));
 	}
 }
 
@@ -380,17 +382,15 @@ static double tax(const mf_cost *c, const mf_plan *p)
 	return t;
 }
 
-void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+bool tt_step_of(mf_cost *c, const mf_plan *p, tt_step *out)
 {
 	const mf_workload *w = c->in.workload;
 	uint32_t dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
 	const tt_stages *stages = find_stages(c, p);
-	double comm, hidden, tokens = (double)w->global_batch * w->seq;
 	tt_step st;
 
-	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
 	if (dp == 0 || edp == 0 || stages->n == 0)
-		return;
+		return false;
 	st.l = find_layers(c, p);
 	st.m = (w->global_batch + dp * p->micro_batch - 1) / (dp * p->micro_batch);
 	st.rank_s = NAN;
@@ -412,7 +412,19 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	st.tax = tax(c, p);
 	if (st.tax != 1)
 		st.step *= st.tax;
+	*out = st;
+	return true;
+}
 
+void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+{
+	const mf_workload *w = c->in.workload;
+	double comm, hidden, tokens = (double)w->global_batch * w->seq;
+	tt_step st;
+
+	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
+	if (!tt_step_of(c, p, &st))
+		return;
 	out->throughput = tokens / (st.step * c->world);
 	out->step_ms = st.step / MILLI;
 	comm = st.dp_comm + st.p2p;

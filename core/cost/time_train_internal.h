@@ -32,14 +32,16 @@ typedef struct tt_pass {
 
 /** One kind of layer. All members are doubles, so that kinds can be averaged. */
 typedef struct tt_layer {
-	tt_pass term[TT_COUNT];   /* before hiding and the host floor; TT_CP is what stays visible of its ring */
-	double hidden;            /* exchange hidden behind compute */
-	double shared_hidden;     /* shared expert hidden behind the exchange */
-	double floor_excess;      /* what the host's launches add where they are slower than the GPU */
-	double total_f, total_b;  /* after hiding and floor */
-	double unhidden;          /* what one micro-batch costs more when it has no other to hide behind */
-	double wgrad;             /* weight-gradient share of total_b */
-	double comm, comm_hidden; /* all exchanges, and what is hidden of them */
+	tt_pass term[TT_COUNT];    /* before hiding and the host floor; TT_CP is what stays visible of its ring */
+	double hidden;             /* exchange hidden behind compute */
+	double shared_hidden;      /* shared expert hidden behind the exchange */
+	double floor_excess;       /* what the host's launches add where they are slower than the GPU */
+	double total_f, total_b;   /* after hiding and floor */
+	double unhidden;           /* what one micro-batch costs more when it has no other to hide behind */
+	double wgrad;              /* weight-gradient share of total_b */
+	double wgrad_of[TT_COUNT]; /* the same by term */
+	tt_pass host;              /* launches of the host, the floor under each pass */
+	double comm, comm_hidden;  /* all exchanges, and what is hidden of them */
 } tt_layer;
 
 enum { TT_KIND_DENSE, TT_KIND_MOE, TT_KINDS };
@@ -111,11 +113,17 @@ typedef struct tt_step {
 	double unhidden; /* the first forward and the last backward, which have nothing to hide behind */
 	double bubble, p2p;
 	double dp_comm, dp_hidden, optimizer, offload, fixed;
-	double dense, experts; /* parameters of the rank */
-	double tax;            /* whole factor on time, 1 when no tax applies */
+	double scatter, gather; /* one reduction of gradients, one gather of parameters, before hiding; in dp_comm */
+	double offload_copy;    /* of offload: what crosses PCIe */
+	double dense, experts;  /* parameters of the rank */
+	double tax;             /* whole factor on time, 1 when no tax applies */
 	double step;
 } tt_step;
 
+/** Everything the price of layers depends on. Effective values, so that equal prices have equal keys. */
+void tt_layers_key(const mf_plan *p, uint64_t key[3]);
+/** The parts of the step of a plan; false where its sizes do not divide. */
+bool tt_step_of(mf_cost *c, const mf_plan *p, tt_step *out);
 /** Prices the layers of a plan, term by term into `kinds`; the key is set by the caller. */
 void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_layer kinds[TT_KINDS]);
 /** Seconds of one ring pass (gather or scatter) of `bytes` over n members, `inside` of them in one domain. */
@@ -124,6 +132,11 @@ double tt_ring(const mf_train_time *s, double bytes, uint32_t n, uint32_t inside
 static inline double tt_stream(const mf_train_time *s, double bytes, double kernels)
 {
 	return bytes / s->stream + kernels * s->kernel_tail;
+}
+/** GPU time under the host's floor. A little of the smaller stays visible, so that a floor ties no two plans. */
+static inline double tt_lifted(double gpu, double host, double leak)
+{
+	return (gpu > host ? gpu : host) + leak * (gpu < host ? gpu : host);
 }
 /** Opens a step: appends its terms, which add up to step_ms. */
 void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explain *ex);

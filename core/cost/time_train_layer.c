@@ -97,6 +97,7 @@ static double linear(const ctx *x, tt_layer *l, tt_term term, double m, double n
 
 	add(l, term, f, gemm(x, m, n, k, low, GEMM_DGRAD, groups) + w);
 	l->wgrad += w;
+	l->wgrad_of[term] += w;
 	return f;
 }
 
@@ -416,12 +417,6 @@ static tt_pass host_floor(const ctx *x, int kind)
 	return t;
 }
 
-/* GPU time under the host's floor. A little of the smaller stays visible, so that a floor ties no two plans. */
-static double lifted(double gpu, double host, double leak)
-{
-	return fmax(gpu, host) + leak * fmin(gpu, host);
-}
-
 /* Hides what the schedule hides and lifts the rest to the host's floor. */
 static void total(const ctx *x, tt_layer *l, int kind)
 {
@@ -429,7 +424,7 @@ static void total(const ctx *x, tt_layer *l, int kind)
 	const mf_plan *p = x->p;
 	double comp_f = 0, comp_b = 0, ex_f = l->term[TT_EXCHANGE].f, ex_b = l->term[TT_EXCHANGE].b, f, b;
 	double leak = mf_k(c, MF_C_HOST_TIE);
-	tt_pass host = host_floor(x, kind);
+	tt_pass host = l->host = host_floor(x, kind);
 
 	for (int i = 0; i < TT_COUNT; i++) {
 		if (i == TT_EXCHANGE)
@@ -471,15 +466,15 @@ static void total(const ctx *x, tt_layer *l, int kind)
 		/* Forward and backward of two micro-batches are one block: launches of either may run ahead in the
 		 * other. */
 		l->total_f = f;
-		l->total_b = lifted(f + b, host.f + host.b, leak) - f;
+		l->total_b = tt_lifted(f + b, host.f + host.b, leak) - f;
 	} else {
-		l->total_f = lifted(f, host.f, leak);
-		l->total_b = lifted(b, host.b, leak);
+		l->total_f = tt_lifted(f, host.f, leak);
+		l->total_b = tt_lifted(b, host.b, leak);
 	}
 	l->floor_excess = (l->total_f - f) + (l->total_b - b);
 	if (l->hidden > 0)
-		l->unhidden = lifted(comp_f + ex_f, host.f, leak) + lifted(comp_b + ex_b, host.b, leak) - l->total_f -
-			      l->total_b;
+		l->unhidden = tt_lifted(comp_f + ex_f, host.f, leak) + tt_lifted(comp_b + ex_b, host.b, leak) -
+			      l->total_f - l->total_b;
 }
 
 static void price_layer(const ctx *x, int kind, bool windowed, tt_layer *l)

@@ -381,6 +381,8 @@ uint16_t mf_intern_id(mf_intern *in, const char *text);
 const char *mf_intern_text(const mf_intern *in, uint16_t id);
 /** Layers a virtual stage of an interned layout text such as "13-14": fills counts[0..cap), returns how many, 0 on a bad text. */
 size_t mf_stage_layout_parse(const char *text, uint16_t *counts, size_t cap);
+/** The shortest text of `n` stages, runs folded ("4x15-1"), in out[0..size); false when it does not fit. */
+bool mf_stage_layout_format(const uint16_t *counts, size_t n, char *out, size_t size);
 
 /**
  * Decoder layers of every virtual stage, in virtual-stage order (stage v*pp + r is chunk v of rank r): a stage layout, first/last
