@@ -62,6 +62,15 @@ const mf_choice mf_precision_choices[] = {
 	END,
 };
 
+const mf_choice mf_engine_choices[] = {
+	{MF_ENGINE_SGLANG, "sglang", "prompts run alone; chunk and memory by SGLang's own heuristic"},
+	{MF_ENGINE_SGLANG_WIDE, "sglang-wide",
+		"SGLang launched for wide EP: dense layers whole on every rank, 85% of the card"},
+	{MF_ENGINE_VLLM, "vllm", "prompts ride with decode; 90% of the card; admits for half of the output"},
+	{MF_ENGINE_TRTLLM, "trtllm", "prompts ride with decode; 90% of the card; room for the whole output"},
+	END,
+};
+
 const mf_choice mf_toolchain_choices[] = {
 	{MF_MEGATRON_0171, "megatron-0.17.1", "Megatron core 0.17.1"},
 	{MF_MEGATRON_0180, "megatron-0.18.0", "Megatron core 0.18.0"},
