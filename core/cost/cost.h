@@ -128,6 +128,14 @@ typedef struct mf_time {
 void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out);
 
 /**
+ * The split of decoder layers over a training plan's virtual stages that makes its slowest rank shortest when a layer
+ * costs the model's mean: the first rank also holds the embedding, the last the head, the loss and the MTP layers.
+ * Writes it as a stage layout (mf_stage_layout_parse) for mf_intern_id; false when the plan has one stage or more
+ * virtual ones than MF_MAX_LAYERS, or the text does not fit.
+ */
+bool mf_cost_layout(mf_cost *c, const mf_plan *p, char *out, size_t size);
+
+/**
  * One side of disaggregated serving: a pool of equal engines that takes prompts alone, or decodes alone. Unknown is NaN.
  */
 typedef struct mf_pool {
