@@ -196,7 +196,7 @@ typedef struct mf_memory_line {
 } mf_memory_line;
 
 #define MF_MAX_TERMS 48
-#define MF_MAX_LINES 64
+#define MF_MAX_LINES 96
 #define MF_MAX_STAGES 128
 /** Every number of a plan opened. A plain (large) value: allocate it, do not put it on small stacks. */
 typedef struct mf_explain {
@@ -209,6 +209,8 @@ typedef struct mf_explain {
 	double stage_bytes[MF_MAX_STAGES]; /* total of every pipeline stage */
 	size_t n_stages;
 } mf_explain;
+/** Memory of one pipeline stage of a training plan: `memory`, `lines` and `stage_bytes` as mf_cost_explain, of `stage`. */
+mf_status mf_cost_explain_stage(mf_cost *c, const mf_plan *p, uint32_t stage, mf_explain *out, mf_err *err);
 /** Slow path of the same code: fills everything. Throughput and total equal the fast calls bit for bit. */
 mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err *err);
 
