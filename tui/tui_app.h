@@ -88,7 +88,10 @@ typedef struct mf_detail {
 	mf_refusal refusal;  /* rule "" when buildable */
 	char note[256];      /* of the paper's emitter */
 	bool argv_valid;
-	mf_buf argv; /* one argument a line; empty when the toolchain has no words */
+	mf_buf argv;      /* one argument a line; empty when the toolchain has no words */
+	bool plain_valid; /* plain_argv is the command of the plan of all defaults, for plain_generation */
+	unsigned plain_generation;
+	mf_buf plain_argv;
 	char argv_sha256[65], plan_sha256[65];
 	bool neighbour_valid;
 	uint32_t neighbour; /* nearest buildable row, MF_NO_ROW */
