@@ -31,6 +31,7 @@
 	X(OUTPUT_TOKENS, "output-tokens", "N", NULL, "serving output length, over the workload's") \
 	X(CONCURRENCY, "concurrency", "N", NULL, "serving requests in flight, over the workload's") \
 	X(MAX_VIOLATION, "max-violation", "X", NULL, "routing skew: most loaded expert over the mean, less 1") \
+	X(TIMELINE, "timeline", NULL, NULL, "simulate a training step and draw it") \
 	X(JSON, "json", NULL, NULL, "print one JSON object") \
 	X(EMIT, "emit", "jsonl", "jsonl", "print one JSON line a plan: verdict, environment, argv") \
 	X(FORCED, "forced", NULL, NULL, "write the command of a refused plan too") \
@@ -137,6 +138,9 @@ typedef struct mf_shown {
 	char plan_sha256[65], argv_sha256[65]; /* argv_sha256 "" when there is no command */
 } mf_shown;
 mf_status mf_show_row(mf_session *s, const mf_row *row, bool hashes, mf_shown *out, mf_err *err);
+
+/** Draws a simulated step, or prints it as JSON. */
+mf_status mf_print_timeline(mf_session *s, const mf_plan *p, bool json, mf_err *err);
 
 int mf_cmd_tui(const mf_args *a);
 int mf_cmd_search(const mf_args *a);

@@ -40,9 +40,12 @@ const mf_command_info mf_commands[] = {
 		"be better.",
 		"moefs check --plan tp2/pp1/ep4/1f1b --cluster 8xh800 --ledger published",
 		INPUTS | OPT(PLAN) | OPT(ARGV) | OPT(JSON) | OPT(THREADS), mf_cmd_check},
-	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines", "",
-		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800", INPUTS | OPT(PLAN) | OPT(JSON),
-		mf_cmd_explain},
+	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines",
+		"--timeline simulates a training step and draws it: the streams of a GPU over a few layers, and the "
+		"passes "
+		"of micro-batches on the pipeline.",
+		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800",
+		INPUTS | OPT(PLAN) | OPT(TIMELINE) | OPT(JSON), mf_cmd_explain},
 	{"model", "[NAME|PATH]", "list the built-in models, or show one: shape and parameters by group", "",
 		"moefs model deepseek-v3", OPT(JSON) | OPT(HELP), mf_cmd_model},
 	{"cluster", "[NAME|PATH|auto]", "list the built-in clusters, or show one", "", "moefs cluster 8xh800",

@@ -48,6 +48,7 @@ void mf_cost_free(mf_cost *c)
 	mf_train_memory_free(c->train_memory);
 	mf_train_time_free(c->train_time);
 	mf_serve_state_free(c->serve);
+	mf_train_sim_free(c->sim);
 	free(c);
 }
 
@@ -77,6 +78,12 @@ void mf_cost_memory(mf_cost *c, const mf_plan *p, mf_memory *out)
 void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out)
 {
 	timing(c, p, out, NULL);
+}
+
+bool mf_cost_layout(mf_cost *c, const mf_plan *p, char *out, size_t size)
+{
+	assert(c->in.workload->phase == MF_TRAIN && p->phase == MF_TRAIN);
+	return mf_train_layout(c, p, out, size);
 }
 
 mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err *err)

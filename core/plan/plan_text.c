@@ -329,7 +329,12 @@ static mf_status read_interned(reader *r, int dim, const char *at)
 		return bad(r, 0, "\"%.60s\": %s cannot be read here", r->word, mf_plan_dims[dim].name);
 	if (strlen(at) > max)
 		return bad(r, column, "%s is longer than %zu characters", mf_plan_dims[dim].name, max);
-	if (layout && mf_stage_layout_parse(at, counts, MF_COUNT(counts)) == 0)
+	char shortest[MF_LAYOUT_TEXT_MAX + 1];
+	size_t n = layout ? mf_stage_layout_parse(at, counts, MF_COUNT(counts)) : 0;
+	/* One text a layout, so that equal plans are equal values: 14-14 is 14x2. */
+	if (n && mf_stage_layout_format(counts, n, shortest, sizeof shortest))
+		at = shortest;
+	if (layout && n == 0)
 		return bad(r, column,
 			"\"%.60s\": lay takes layers a virtual stage joined by '-', such as 13-14 or 4x15-1", r->word);
 	if (!layout) {
