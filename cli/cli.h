@@ -47,6 +47,7 @@
 	X(ASCII, "ascii", NULL, NULL, "draw with ASCII alone") \
 	X(COLOR, "color", "MODE", "auto never 8 16 256 true", "colours; NO_COLOR is respected") \
 	X(THEME, "theme", "NAME|PATH", "@themes", "colour theme") \
+	X(JOBS, "jobs", "FILE|PIPE", NULL, "news of jobs for the side pane, one JSON line each") \
 	X(NO_RESUME, "no-resume", NULL, NULL, "begin anew, and keep nothing of this session") \
 	X(MOUSE, "mouse", NULL, NULL, "take mouse events (Shift-drag then selects text)") \
 	X(MEASURED, "measured", "FILE.csv", NULL, "measured rows: columns as in tests/data/measured.csv") \

@@ -19,7 +19,7 @@ const mf_command_info mf_commands[] = {
 		"standard output it prints the ranked table and exits.",
 		"moefs --model qwen3-30b-a3b --cluster 8xh100",
 		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(THREADS) | OPT(TOP) | OPT(SCRIPT) | OPT(SIZE) | OPT(ASCII) |
-			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME),
+			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME) | OPT(JOBS),
 		mf_cmd_tui},
 	{"search", "", "rank every plan of a space",
 		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words.",
