@@ -92,6 +92,48 @@ typedef struct mf_time {
 void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out);
 
 /**
+ * The split of decoder layers over a training plan's virtual stages that makes its slowest rank shortest when a layer
+ * costs the model's mean: the first rank also holds the embedding, the last the head, the loss and the MTP layers.
+ * Writes it as a stage layout (mf_stage_layout_parse) for mf_intern_id; false when the plan has one stage or more
+ * virtual ones than MF_MAX_LAYERS, or the text does not fit.
+ */
+bool mf_cost_layout(mf_cost *c, const mf_plan *p, char *out, size_t size);
+
+/**
+ * One side of disaggregated serving: a pool of equal engines that takes prompts alone, or decodes alone. Unknown is NaN.
+ */
+typedef struct mf_pool {
+	double tokens_per_s; /* a GPU, when busy: prompt tokens of a prefill pool, output tokens of a decode pool */
+	double pass_ms;      /* one pass of its full batch */
+	double latency_ms;   /* prefill: a prompt, alone; decode: a token of a request */
+	double batch;        /* prompts or requests a pass of one engine holds */
+	double transfer_ms;  /* prefill: KV of one prompt to the decode side over a GPU's NIC */
+	bool extrapolated;
+} mf_pool;
+/** Fast enough for a search; the plan must divide the world. A prefill pool needs no output tokens, a decode pool may have 0. */
+void mf_cost_pool(mf_cost *c, const mf_plan *p, bool prefill, mf_pool *out);
+
+/** A prefill and a decode pool that hand requests over. */
+typedef struct mf_pair {
+	mf_pool prefill, decode;
+	double requests_per_s; /* that the pair carries under the workload's concurrency */
+	double throughput;     /* output tokens/s a GPU of both pools together */
+	double ttft_ms, tpot_ms;
+	double prefill_busy, decode_busy; /* share of each pool's capacity in use */
+	double balance;                   /* prefill GPUs a decode GPU at which neither waits for the other */
+} mf_pair;
+/**
+ * The pair of plan `p` on `prefill`'s cluster and plan `d` on `decode`'s. Both evaluators must hold one workload and model. In a
+ * closed loop the concurrency is the rate times the whole life of a request, so where prefill is the bottleneck the time to
+ * the first token is what remains.
+ */
+mf_status mf_cost_pair(
+	mf_cost *prefill, const mf_plan *p, mf_cost *decode, const mf_plan *d, mf_pair *out, mf_err *err);
+
+/** Least TPOT that the datasheet's HBM rate allows a serving plan at the workload's concurrency, ms; NaN as mf_cost_time. */
+double mf_cost_floor_ms(mf_cost *c, const mf_plan *p);
+
+/**
  * Share of the GPU's memory that SGLang may give to weights and KV pool (--mem-fraction-static) for a serving plan: the
  * stack's own when it sets one, else SGLang's default heuristic, raised when that leaves no room for one request.
  */

@@ -73,6 +73,8 @@ typedef struct mf_model {
 						      full attention with the last layer's kind of feed-forward part */
 	uint32_t window;        /* sliding window of windowed layers, 0 for none */
 	uint32_t window_layers; /* how many layers are windowed (their mixer says which) */
+	uint32_t attention_chunk,
+		chunk_layers; /* Llama 4: full-attention layers that see their own chunk of tokens alone */
 	uint32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups,
 		mamba_conv; /* Mamba-2; inner size is heads * head_dim */
 	uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_conv; /* gated delta net */
@@ -132,6 +134,8 @@ void mf_model_tally(mf_model *m);
  * cannot be priced (unknown model_type, layers of different attention shapes) fails naming the file, line and field.
  */
 mf_status mf_model_load(mf_model *out, const char *name_or_path, mf_err *err);
+/** Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
+const char *mf_model_builtin(const char *name);
 /** From a parsed document (config.json keys, JSON or YAML). */
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 
@@ -215,6 +219,11 @@ typedef struct mf_workload {
 	uint32_t input_tokens, output_tokens, concurrency;
 	double ttft_target_ms, tpot_target_ms; /* NaN: none */
 	bool fp8_kv;
+	double length_spread;   /* lengths are uniform on [1 - spread, 1] of nominal; 0: all equal, in step */
+	uint32_t requests;      /* that a run sends in all; 0: ten times the concurrency; all queued at once where the
+	                             concurrency is no less */
+	uint32_t draft_tokens;  /* speculative decoding: drafted a step; 0: none */
+	double accepted_tokens; /* tokens a step yields with them, 1 to draft_tokens + 1 */
 	/* routing skew */
 	double max_violation; /* most loaded expert / mean - 1; 0 is balanced */
 	uint32_t n_load_bins; /* per-expert token share, from a histogram file; 0 when none */
@@ -243,8 +252,20 @@ typedef enum mf_attn_backend { MF_ATTN_FLASH, MF_ATTN_UNFUSED } mf_attn_backend;
 typedef enum mf_loss { MF_LOSS_EAGER, MF_LOSS_NATIVE, MF_LOSS_TE } mf_loss;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
 extern const mf_choice mf_attention_choices[], mf_graphs_choices[];
+typedef enum mf_optimizer { MF_OPT_ADAM, MF_OPT_MUON } mf_optimizer;
+extern const mf_choice mf_optimizer_choices[];
 typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
+
+/** Serving engine that the cost model prices; the commands that moefs writes are SGLang's. */
+typedef enum mf_engine {
+	MF_ENGINE_SGLANG,
+	MF_ENGINE_SGLANG_WIDE,
+	MF_ENGINE_VLLM,
+	MF_ENGINE_TRTLLM,
+	MF_ENGINE_COUNT
+} mf_engine;
+extern const mf_choice mf_engine_choices[];
 
 /** What the plan will run on: software, its version and its fixed switches. */
 typedef struct mf_stack {
@@ -255,7 +276,9 @@ typedef struct mf_stack {
 	mf_loss loss;
 	mf_graphs graphs;      /* CUDA graphs of the training run; serving graphs are a plan dimension */
 	bool grad_reduce_bf16; /* bf16 gradient buffers, else fp32 */
-	bool precision_aware;  /* precision-aware optimizer with bf16 moments */
+	bool fused_quant;      /* one kernel casts for all local experts (Transformer Engine's grouped quantization) */
+	mf_optimizer optimizer;
+	bool precision_aware; /* precision-aware optimizer with bf16 moments */
 	bool overlap_grad_reduce, overlap_param_gather;
 	bool delay_wgrad; /* split wgrad under EP overlap */
 	bool shared_expert_overlap;
@@ -263,6 +286,7 @@ typedef struct mf_stack {
 	double attention_dropout;
 	char runner_default[24]; /* SGLang's MoE runner when the plan says auto */
 	double mem_fraction;     /* serving; NaN: from the ledger */
+	mf_engine engine;        /* serving: whose scheduler and host time are priced */
 } mf_stack;
 mf_status mf_stack_load(mf_stack *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);

@@ -13,6 +13,8 @@ typedef struct mf_score mf_score;
 /** The judges, one a kind; each in its own file. */
 void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_serve(mf_score *ctx, const mf_measured *row, mf_judged *out);
+/** As mf_score_serve with a host constant of the caller's (ms a layer; NaN: the table's), for tools that fit it. */
+void mf_score_serve_at(mf_score *ctx, const mf_measured *row, double host_ms, mf_judged *out);
 void mf_score_memory(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_kernel(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_comm(mf_score *ctx, const mf_measured *row, mf_judged *out);
@@ -21,8 +23,7 @@ void mf_score_comm(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_uncovered(mf_judged *out, const char *fmt, ...) MF_PRINTF(2, 3);
 
 /**
- * The model that a row's `model` names: the built-in of that name in lower case, or what the table in lookup.c says it
- * is. NULL when there is none, with the reason in `out`. Borrowed from the context.
+ * The model that a row's `model` names: the built-in of that name or alias (mf_model_builtin). NULL when there is none, with the reason in `out`. Borrowed from the context.
  */
 const mf_model *mf_score_model(mf_score *ctx, const char *name, mf_judged *out);
 /**
