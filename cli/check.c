@@ -134,6 +134,26 @@ static mf_row judge(mf_session *s, const mf_plan *p)
 	return row;
 }
 
+static void add_text(void *list, const char *text)
+{
+	cJSON_AddItemToArray(list, cJSON_CreateString(text));
+}
+
+/* What the command says and its plan, written anew, does not: an array of strings. NULL when out of memory. */
+static cJSON *differences_json(mf_session *s, const mf_plan *p, const mf_command *c, mf_err *err)
+{
+	cJSON *list = cJSON_CreateArray();
+	mf_argv again;
+
+	if (mf_argv_init(&again, true, err) < 0)
+		return list;
+	mf_emit(s->emitter, p, mf_session_fraction(s, p), &again.sink);
+	if (again.n)
+		mf_command_differences(c, &again, add_text, list);
+	mf_argv_dispose(&again);
+	return list;
+}
+
 static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c, bool json, bool *rejected, mf_err *err)
 {
 	mf_row row = judge(s, p);
@@ -160,6 +180,7 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 			list = cJSON_AddArrayToObject(o, "unread");
 			for (size_t i = 0; i < c->n_unread; i++)
 				cJSON_AddItemToArray(list, cJSON_CreateString(c->unread[i]));
+			cJSON_AddItemToObject(o, "differs", differences_json(s, p, c, err));
 			cJSON_AddNumberToObject(o, "rank", (double)stand.rank);
 			cJSON_AddNumberToObject(o, "buildable_plans", (double)stand.buildable);
 			mf_json_string(o, "better_plan", better);
@@ -173,6 +194,10 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 		return MF_OK;
 	for (size_t i = 0; i < c->n_unread; i++)
 		printf("  not read: %s\n", c->unread[i]);
+	list = differences_json(s, p, c, err);
+	for (const cJSON *d = list ? list->child : NULL; d; d = d->next)
+		printf("  differs: %s\n", d->valuestring);
+	cJSON_Delete(list);
 	if (!row.rule)
 		printf("  rank %zu of %zu buildable plans\n", stand.rank, stand.buildable);
 	if (stand.has_better)
@@ -218,10 +243,16 @@ static mf_status check_all(mf_session *s, const mf_plan *p, bool json, bool *rej
 }
 
 /* Takes over what a command says about model, workload, stack and world; options given beside it win. */
-static mf_status adopt(mf_session *s, const mf_args *a, const mf_command *c, mf_err *err)
+static mf_status adopt(mf_session *s, const mf_args *a, mf_command *c, mf_err *err)
 {
 	mf_model *m = &s->model;
+	mf_toolchain asked = s->stack.toolchain;
 
+	if (a->value[OPT_TOOLCHAIN] || a->value[OPT_STACK])
+		mf_command_toolchain(c, asked);
+	if (!c->has_model && !a->value[OPT_MODEL] && c->phase == MF_TRAIN)
+		return mf_fail(
+			err, MF_EINPUT, "the command gives no model shape (--num-layers ...): name one with --model");
 	if (c->has_model && !a->value[OPT_MODEL])
 		*m = c->model;
 	else if (!a->value[OPT_MODEL] && c->site.model_path[0] && mf_model_load(m, c->site.model_path, err) < 0)
@@ -274,7 +305,9 @@ static int check_command(const mf_args *a)
 		intern = NULL;
 		st = adopt(&s, a, &c, &err);
 		if (st == MF_OK)
-			st = check_one(&s, &c.plan, &c, a->value[OPT_JSON] != NULL, &rejected, &err);
+			st = a->value[OPT_TOOLCHAIN] && strcmp(a->value[OPT_TOOLCHAIN], "all") == 0
+				     ? check_all(&s, &c.plan, a->value[OPT_JSON] != NULL, &rejected, &err)
+				     : check_one(&s, &c.plan, &c, a->value[OPT_JSON] != NULL, &rejected, &err);
 		mf_session_close(&s);
 	}
 	mf_command_dispose(&c);

@@ -31,6 +31,7 @@
 	X(OUTPUT_TOKENS, "output-tokens", "N", NULL, "serving output length, over the workload's") \
 	X(CONCURRENCY, "concurrency", "N", NULL, "serving requests in flight, over the workload's") \
 	X(MAX_VIOLATION, "max-violation", "X", NULL, "routing skew: most loaded expert over the mean, less 1") \
+	X(TIMELINE, "timeline", NULL, NULL, "simulate a training step and draw it") \
 	X(JSON, "json", NULL, NULL, "print one JSON object") \
 	X(EMIT, "emit", "jsonl", "jsonl", "print one JSON line a plan: verdict, environment, argv") \
 	X(FORCED, "forced", NULL, NULL, "write the command of a refused plan too") \
@@ -46,6 +47,7 @@
 	X(ASCII, "ascii", NULL, NULL, "draw with ASCII alone") \
 	X(COLOR, "color", "MODE", "auto never 8 16 256 true", "colours; NO_COLOR is respected") \
 	X(THEME, "theme", "NAME|PATH", "@themes", "colour theme") \
+	X(JOBS, "jobs", "FILE|PIPE", NULL, "news of jobs for the side pane, one JSON line each") \
 	X(NO_RESUME, "no-resume", NULL, NULL, "begin anew, and keep nothing of this session") \
 	X(MOUSE, "mouse", NULL, NULL, "take mouse events (Shift-drag then selects text)") \
 	X(MEASURED, "measured", "FILE.csv", NULL, "measured rows: columns as in tests/data/measured.csv") \
@@ -53,6 +55,9 @@
 	X(MARKDOWN, "markdown", NULL, NULL, "print Markdown") \
 	X(ROWS, "rows", NULL, NULL, "print one CSV line a row: measured, predicted, what it was read as, why not") \
 	X(SVG, "svg", "FILE", NULL, "write a picture there: predicted against measured") \
+	X(FROM, "from", "DIR", NULL, "folder of measured tables: gemm_perf.csv, moe_perf.csv, nccl_perf.csv and so on") \
+	X(GPU, "gpu", "NAME", NULL, "built-in GPU whose datasheet the tables are read against (default: what they name)") \
+	X(CHECK_ONLY, "check", NULL, NULL, "judge the factory constants or an overlay against the tables, and fit nothing") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
 	X(HELP, "help", NULL, NULL, "show help")
 /* clang-format on */
@@ -137,6 +142,9 @@ typedef struct mf_shown {
 } mf_shown;
 mf_status mf_show_row(mf_session *s, const mf_row *row, bool hashes, mf_shown *out, mf_err *err);
 
+/** Draws a simulated step, or prints it as JSON. */
+mf_status mf_print_timeline(mf_session *s, const mf_plan *p, bool json, mf_err *err);
+
 int mf_cmd_tui(const mf_args *a);
 int mf_cmd_search(const mf_args *a);
 int mf_cmd_emit(const mf_args *a);
@@ -145,6 +153,7 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_calibrate(const mf_args *a);
 int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);
 int mf_cmd_version(const mf_args *a);

@@ -97,7 +97,7 @@ def _no(*_):
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "xor"):
     setattr(AnyMeta, "__%s__" % _name, _one)
     setattr(AnyMeta, "__r%s__" % _name, _one)
-for _name in ("and", "rand", "neg", "invert"):
+for _name in ("and", "rand", "neg", "invert", "int", "index", "len"):
     setattr(AnyMeta, "__%s__" % _name, _one)
 for _name, _answer in (("ge", _yes), ("gt", _yes), ("le", _no), ("lt", _no)):
     setattr(AnyMeta, "__%s__" % _name, _answer)
@@ -108,6 +108,12 @@ class Any(metaclass=AnyMeta):
 
     def __init__(self, *args, **kwargs):
         pass
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        import pydantic_core
+
+        return pydantic_core.core_schema.any_schema()
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -169,7 +175,7 @@ class AnyModule(types.ModuleType):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Serves stand-ins for the roots that `wanted(root)` accepts. Put last, so what is installed is found first."""
+    """Serves stand-ins for the roots that `wanted(root)` accepts."""
 
     def __init__(self, wanted, version_of):
         self.wanted = wanted
@@ -200,17 +206,18 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def present(name):
-    """True when the real module can be imported (it is not imported here)."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+    """True when the real module can be found (it is not imported here)."""
+    if name in sys.modules:
+        return not isinstance(sys.modules[name], AnyModule)
+    for finder in sys.meta_path:
+        spec = None if isinstance(finder, Finder) else finder.find_spec(name, None)
+        if spec is not None:
+            return True
+    return False
 
 
 def usable(name):
     """Imports the real module `name`; False when it is missing or does not load (a torch without its libraries)."""
-    if name in sys.modules:
-        return not isinstance(sys.modules[name], AnyModule)
     if not present(name):
         return False
     try:
@@ -222,11 +229,12 @@ def usable(name):
         return False
 
 
-def install(wanted, version_of=lambda name: None):
-    """wanted(root) -> bool, version_of(module) -> str or None. Returns the finder."""
-    finder = Finder(wanted, version_of)
-    sys.meta_path.append(finder)
-    return finder
+def install(wanted, version_of=lambda name: None, always=frozenset()):
+    """Serves the roots that `wanted(root)` accepts behind everything installed, those in `always` before it.
+    version_of(module) gives __version__, or None for none."""
+    if always:
+        sys.meta_path.insert(0, Finder(lambda root: root in always, version_of))
+    sys.meta_path.append(Finder(wanted, version_of))
 
 
 def module(name, **members):
@@ -430,3 +438,200 @@ def numpy():
         return out
 
     made.cumsum = cumsum
+
+
+def shapes(torch):
+    """More of the stand-in torch, for code that defines modules and defaults at import time: bases to derive from."""
+    torch.device = _DeviceName
+    torch.Size = tuple
+    torch.nn = module("torch.nn")
+    for name in ("Module", "Parameter", "ModuleList", "ModuleDict", "Sequential", "ParameterList"):
+        setattr(torch.nn, name, make_class(name))
+    for name in ("torch.nn.functional", "torch.nn.parameter", "torch.utils", "torch.library"):
+        module(name)
+    torch.library.Library = _Library
+    module("torch.backends")
+    module("torch.backends.mps", is_available=lambda: False)
+    torch.utils._pytree = module("torch.utils._pytree")
+    module("torch.multiprocessing")
+    torch.distributed.Backend = type("Backend", (str,), {"NCCL": "nccl", "GLOO": "gloo", "MPI": "mpi"})
+    torch.distributed.ProcessGroup = Group
+
+
+class _Library:
+    def __init__(self, ns="", kind="", *_):
+        self.ns = ns
+
+    def __getattr__(self, _):
+        return lambda *_, **__: None
+
+
+class _DeviceName:
+    def __init__(self, name="cpu", index=None):
+        self.type, _, number = str(name).partition(":")
+        self.index = int(number) if number else index
+
+    def __str__(self):
+        return self.type if self.index is None else "%s:%d" % (self.type, self.index)
+
+    def __eq__(self, other):
+        return str(self) == str(other)
+
+    def __hash__(self):
+        return hash(str(self))
+
+
+def transformers(version, torch):
+    """Configurations read from config.json, with the defaults of the real classes that checks depend on."""
+    made = module("transformers", __version__=version)
+    registered, generic = {}, {}
+
+    def dtype(value):
+        return getattr(torch, value.replace("torch.", ""), value) if isinstance(value, str) else value
+
+    class PretrainedConfig:
+        model_type = ""
+        attribute_map = {}
+        sub_configs = {}
+        is_composition = False
+
+        def __init__(self, **given):
+            base = {"architectures": None, "tie_word_embeddings": True, "pad_token_id": None, "bos_token_id": None,
+                    "eos_token_id": None, "dtype": None, "is_encoder_decoder": False, "id2label": {0: "0", 1: "1"}}
+            if "torch_dtype" in given:
+                given["dtype"] = given.pop("torch_dtype")
+            for name, value in {**base, **given}.items():
+                if name == "dtype":
+                    value = dtype(value)
+                elif name.endswith("_config") and isinstance(value, dict) and "model_type" in value:
+                    value = for_model(**value)
+                try:
+                    setattr(self, name, value)
+                except AttributeError:  # a property of the package's own class
+                    pass
+
+        def __init_subclass__(cls, **_):
+            super().__init_subclass__()
+
+        def __post_init__(self, *_, **__):
+            pass
+
+        def __getattr__(self, name):
+            mapped = type(self).attribute_map.get(name)
+            if mapped and mapped != name:
+                return getattr(self, mapped)
+            if name == "torch_dtype":
+                return self.__dict__.get("dtype")
+            if name == "rope_scaling":
+                return self.__dict__.get("rope_parameters")
+            raise AttributeError("%r object has no attribute %r" % (type(self).__name__, name))
+
+        def __iter__(self):
+            return iter(self.__dict__)
+
+        @classmethod
+        def get_config_dict(cls, path, **_):
+            return read(path), {}
+
+        @classmethod
+        def from_dict(cls, given, **_):
+            return cls(**given)
+
+        @classmethod
+        def from_pretrained(cls, path, **_):
+            config = cls.from_dict(read(path))
+            config._name_or_path = path
+            return config
+
+        def to_dict(self):
+            return {k: v.to_dict() if isinstance(v, PretrainedConfig) else v for k, v in self.__dict__.items()}
+
+        to_diff_dict = to_dict
+
+        def update(self, given):
+            for name, value in given.items():
+                setattr(self, name, dtype(value) if name in ("dtype", "torch_dtype") else value)
+
+        def get_text_config(self, *_, **__):
+            return getattr(self, "text_config", self)
+
+        def save_pretrained(self, *_, **__):
+            pass
+
+    def read(path):
+        import json
+        import os
+
+        name = os.path.join(path, "config.json")
+        if not os.path.exists(name):
+            raise OSError("%s does not appear to have a file named config.json" % path)
+        with open(name, encoding="utf-8") as file:
+            return json.load(file)
+
+    def for_model(model_type="", **given):
+        if model_type in registered:
+            return registered[model_type](**given)
+        if model_type not in generic:
+            generic[model_type] = type("Config_%s" % model_type.replace("-", "_"), (PretrainedConfig,),
+                                       {"model_type": model_type})
+        config = generic[model_type](**{**CONFIG_DEFAULTS.get(model_type, {}), **given, "model_type": model_type})
+        if config.__dict__.get("head_dim", 0) is None and config.__dict__.get("num_attention_heads"):
+            config.head_dim = config.hidden_size // config.num_attention_heads
+        if "rope_parameters" not in config.__dict__ and "rope_theta" in config.__dict__:
+            scaling = config.__dict__.get("rope_scaling") or {}
+            config.rope_parameters = {"rope_theta": config.rope_theta,
+                                      "rope_type": scaling.get("rope_type", scaling.get("type", "default")), **scaling}
+        return config
+
+    class Mapping(dict):
+        def register(self, name, kind, **_):
+            self[name] = kind
+
+    mapping = Mapping()
+    mapping._extra_content = mapping._mapping = registered
+
+    class AutoConfig:
+        @staticmethod
+        def register(name, kind, exist_ok=False):
+            registered[name] = kind
+            mapping[name] = kind
+
+        @staticmethod
+        def from_pretrained(path, **_):
+            config = for_model(**read(path))
+            config._name_or_path = path
+            return config
+
+    AutoConfig.for_model = staticmethod(for_model)
+
+    class GenerationConfig:
+        @staticmethod
+        def from_pretrained(path, **_):
+            raise OSError("no generation_config.json in %s" % path)
+
+    made.CONFIG_MAPPING = mapping
+    made.PretrainedConfig = made.PreTrainedConfig = PretrainedConfig
+    made.AutoConfig, made.GenerationConfig = AutoConfig, GenerationConfig
+    for name in ("DeepseekV2", "DeepseekV3", "Llama", "Qwen2", "Qwen3", "Qwen2Moe", "Qwen3Moe", "Mistral", "Mixtral",
+                 "Qwen2VL", "Qwen3VLMoe", "GptOss", "Glm4Moe"):
+        setattr(made, name + "Config", type(name + "Config", (PretrainedConfig,), {"model_type": name}))
+    module("transformers.configuration_utils", PretrainedConfig=PretrainedConfig, PreTrainedConfig=PretrainedConfig)
+    module("transformers.models")
+    module("transformers.models.auto")
+    module("transformers.models.auto.modeling_auto", MODEL_FOR_CAUSAL_LM_MAPPING_NAMES={})
+    module("transformers.models.auto.configuration_auto", CONFIG_MAPPING=mapping)
+
+
+# Defaults of the real configuration classes, as far as a check reads what config.json may leave out.
+CONFIG_DEFAULTS = {
+    "qwen3_moe": {"norm_topk_prob": False, "decoder_sparse_step": 1, "mlp_only_layers": [], "attention_bias": False,
+                  "head_dim": None},
+    "qwen2_moe": {"decoder_sparse_step": 1, "mlp_only_layers": [], "norm_topk_prob": False, "qkv_bias": True},
+    "qwen3": {"attention_bias": False},
+    "mixtral": {"head_dim": None},
+    "gpt_oss": {"attention_bias": True},
+    "glm4_moe": {"use_qk_norm": False, "attention_bias": False, "n_group": 1, "topk_group": 1},
+    "deepseek_v3": {"attention_bias": False, "moe_layer_freq": 1},
+    "llama4_text": {"attention_bias": False, "interleave_moe_layer_step": 1, "use_qk_norm": True},
+    "llama": {"mlp_bias": False, "attention_bias": False, "pretraining_tp": 1},
+}

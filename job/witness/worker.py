@@ -126,43 +126,120 @@ def package_version(distribution, root):
     return None
 
 
-def serve(load):
-    """load(folder) -> (hello, judge). Says hello, or why it cannot, then answers every line until end of input."""
-    out = quiet_stdout()
+def answer(judge, line):
+    """The verdict for one line of input, with its id."""
+    request = {}
+    try:
+        request = json.loads(line)
+        if not isinstance(request.get("argv"), list):
+            raise ValueError("argv: a list of words is needed; a plan without a command cannot be asked about")
+        verdict = judge(request)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:  # ours, not the toolchain's: never a verdict
+        verdict = {"stage": "witness", "type": type(error).__name__, "message": str(error),
+                   "where": last_place(error, os.sep)}
+    return {"id": request.get("id") if isinstance(request, dict) else None} | verdict
 
-    def say(answer):
-        out.write(json.dumps(answer, default=str) + "\n")
+
+def loop(load, folder, source, out):
+    """Says hello, or why it cannot (status 3), then answers every line of `source` until it ends."""
+
+    def say(said):
+        out.write(json.dumps(said, default=str) + "\n")
         out.flush()
 
-    folder = None
-    words = sys.argv[1:]
-    if words[:1] == ["--path"] and len(words) == 2:
-        folder = words[1]
-    elif words:
-        sys.stderr.write("usage: [--path FOLDER] < requests\n")
-        return 2
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             hello, judge = load(folder)
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError)
         say({"hello": None, "missing": error.name if missing else None, "type": type(error).__name__,
-             "message": str(error), "where": last_place(error, "")})
+             "message": str(error), "where": last_place(error, os.sep)})
         return 3
     say({"hello": hello})
+    for line in source:
+        if line.strip():
+            say(answer(judge, line))
+    return 0
+
+
+def fork_loop(load, folder, siblings):
+    """A child that runs `loop` with streams of its own; ends when its input does. It lets go of the streams to its
+    siblings, which would not see their input end otherwise. Returns (write to it, read from it, pid)."""
+    to_child, from_child = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            for to, back, _ in siblings:
+                to.close()
+                back.close()
+            os.close(to_child[1])
+            os.close(from_child[0])
+            status = loop(load, folder, os.fdopen(to_child[0], "rb"), os.fdopen(from_child[1], "w", encoding="utf-8"))
+        finally:
+            os._exit(status)
+    os.close(to_child[0])
+    os.close(from_child[1])
+    return os.fdopen(to_child[1], "wb"), os.fdopen(from_child[0], "rb"), pid
+
+
+def serve(load, key=None, first=None):
+    """Serves standard input and output. load(folder) -> (hello, judge).
+
+    With `key`, what the package looks at once when it is imported differs between requests: load is then load(folder,
+    key), and every distinct key(request) gets a process that imported the package under it; `first` is the key that
+    says hello."""
+    words, folder = sys.argv[1:], None
+    if words[:1] == ["--path"] and len(words) == 2:
+        folder = words[1]
+    elif words:
+        sys.stderr.write("usage: [--path FOLDER] < requests\n")
+        return 2
+    out = quiet_stdout()
+    try:
+        if not key:
+            return loop(load, folder, sys.stdin.buffer, out)
+        return relay(load, folder, key, first, out)
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 130
+
+
+def relay(load, folder, key, first, out):
+    children = {}
+
+    def child(k):
+        """Starts the process for `k`; its hello."""
+        children[k] = fork_loop(lambda given: load(given, k), folder, list(children.values()))
+        return children[k][1].readline()
+
+    def say(line):
+        out.write(line.decode())
+        out.flush()
+
+    hello = child(first)
+    say(hello)
+    if not json.loads(hello).get("hello"):
+        return 3
     for line in sys.stdin.buffer:
         if not line.strip():
             continue
-        request = {}
         try:
-            request = json.loads(line)
-            if not isinstance(request.get("argv"), list):
-                raise ValueError("argv: a list of words is needed; a plan without a command cannot be asked about")
-            answer = judge(request)
-        except KeyboardInterrupt:
-            return 130
-        except Exception as error:  # ours, not the toolchain's: never a verdict
-            answer = {"stage": "witness", "type": type(error).__name__, "message": str(error),
-                      "where": last_place(error, os.sep)}
-        say({"id": request.get("id") if isinstance(request, dict) else None} | answer)
+            k = key(json.loads(line))
+        except Exception:
+            k = first
+        if k not in children:
+            child(k)
+        to, back, _ = children[k]
+        to.write(line if line.endswith(b"\n") else line + b"\n")
+        to.flush()
+        verdict = back.readline()
+        if not verdict:
+            raise BrokenPipeError("the process for %r ended" % (k,))
+        say(verdict)
+    for to, _, _ in children.values():
+        to.close()
+    for _, _, pid in children.values():
+        os.waitpid(pid, 0)
     return 0
