@@ -74,7 +74,8 @@ int main(int argc, char **argv)
 		if (covered && (out->model = mf_model_builtin(r->model)))
 			n_rows++;
 	}
-	printf("/*\n * Host ms a layer of a pass with prompts, by engine, for each model scored here: what the rows of all other "
+	printf("/*\n * Host ms a layer of a pass with prompts, by engine, for each model scored here: what the rows of "
+	       "all other "
 	       "models\n * give. Written by tests/serve_host.c. Over all models (engines.def):");
 	for (const mf_choice *e = mf_engine_choices; e->name; e++)
 		if (best(e->value, NULL) >= 0)

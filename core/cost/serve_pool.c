@@ -113,6 +113,8 @@ double mf_cost_floor_ms(mf_cost *c, const mf_plan *p)
 	mf_serve_bytes_of(c, p, &z, &b);
 	batch = fmax(1, (double)w->concurrency / ((p->replicas ? p->replicas : 1) * z.dp));
 	batch = fmin(batch, fmax(1, b.room / (b.kv_token * (w->input_tokens + w->output_tokens / 2.0))));
+	/* A pass carries one micro-batch of the pipeline. */
+	batch /= fmax(1, fmin(z.pp, batch));
 	return mf_serve_floor_us(c, &z, &b, batch, mean * (w->input_tokens + w->output_tokens / 2.0)) / 1e3 /
 	       (w->draft_tokens ? w->accepted_tokens : 1);
 }
