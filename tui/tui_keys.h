@@ -77,6 +77,7 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(DETAIL, "detail", "[TAB]", "Enter", "look", "open the detail pane, or give it the keys") \
 	X(TAB_NEXT, "tab-next", "", "Tab Right", "look", "next tab of the detail pane") \
 	X(TAB_PREVIOUS, "tab-previous", "", "S-Tab Left", "look", "previous tab") \
+	X(SIDE, "side", "[probe|autotune|log|node]", "J", "look", "the side pane: probe, autotune, log, node") \
 	X(BACK, "back", "", "Esc", "look", "leave detail, then clear the filter") \
 	X(COMPARE, "compare", "", "d", "look", "compare the marked plans") \
 	X(FRONT, "front", "", "F", "look", "the Pareto front as a picture; moving goes along it") \
