@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,9 +20,9 @@ extern char **environ;
 
 struct mf_child {
 	pid_t pid;
-	int in, out, err;          /* our ends; -1 when closed */
-	mf_buf pending;            /* output read but not yet given as lines */
-	size_t given;              /* bytes of `pending` already given */
+	int in, out, err; /* our ends; -1 when closed */
+	mf_buf pending;   /* output read but not yet given as lines */
+	size_t given;     /* bytes of `pending` already given */
 	char errors[ERRORS_KEPT + 1];
 	size_t n_errors;
 	const volatile int *stop;
@@ -98,6 +99,9 @@ static void become(const char *program, const mf_child_opts *o, int in, int out,
 		sigaction(s, &act, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+#ifdef CLOSE_RANGE_CLOEXEC
+	close_range(3, ~0U, CLOSE_RANGE_CLOEXEC); /* what a library opened without saying so */
+#endif
 	if (dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0)
 		execve(program, (char *const *)o->argv, o->env ? (char *const *)o->env : environ);
 	e = errno;
@@ -123,8 +127,8 @@ mf_status mf_child_start(mf_child **out, const mf_child_opts *o, mf_err *err)
 	c->in = c->out = c->err = -1;
 	c->stop = o->stop;
 	snprintf(c->name, sizeof c->name, "%s", o->argv[0]);
-	if (!make_pair(in, true) || !make_pair(output, false) || !make_pair(errors, false) || !make_pair(report, false) ||
-		(c->pid = fork()) < 0)
+	if (!make_pair(in, true) || !make_pair(output, false) || !make_pair(errors, false) ||
+		!make_pair(report, false) || (c->pid = fork()) < 0)
 		failed = errno ? errno : EMFILE;
 	else if (c->pid == 0)
 		become(program, o, in[0], output[1], errors[1], report[1]);

@@ -14,9 +14,10 @@
 typedef struct mf_child mf_child;
 
 typedef struct mf_child_opts {
-	const char *const *argv;  /* NULL-terminated; a name without '/' is looked up on PATH. No shell is involved */
-	const char *const *env;   /* NULL-terminated "NAME=value" list, or NULL for ours */
-	const volatile int *stop; /* stored nonzero (a signal handler, another thread) to give up waiting; may be NULL */
+	const char *const *argv; /* NULL-terminated; a name without '/' is looked up on PATH. No shell is involved */
+	const char *const *env;  /* NULL-terminated "NAME=value" list, or NULL for ours */
+	const volatile int
+		*stop; /* stored nonzero (a signal handler, another thread) to give up waiting; may be NULL */
 } mf_child_opts;
 
 /** How a child ended. */

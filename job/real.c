@@ -61,20 +61,20 @@ static mf_status find_python(mf_real *r, mf_err *err)
 		snprintf(name, sizeof name, "%.900s/bin/python", named);
 	if (mf_find_program(name, r->interpreter, sizeof r->interpreter))
 		return MF_OK;
-	return mf_fail(err, MF_EENV, "no Python interpreter: %s %s; name one, or a virtual environment, with --real-python",
-		name, strchr(name, '/') ? "cannot be run" : "is not on PATH");
+	return mf_fail(err, MF_EENV,
+		"no Python interpreter: %s %s; name one, or a virtual environment, with --real-python", name,
+		strchr(name, '/') ? "cannot be run" : "is not on PATH");
 }
 
 /* The Python program that reads its modules from the first line of input and runs the last one named. */
-static const char boot[] =
-	"import json, sys, types\n"
-	"sys.path = [p for p in sys.path if p]\n"
-	"files, main = json.loads(sys.stdin.buffer.readline())\n"
-	"for name, text in files:\n"
-	"    module = types.ModuleType(name)\n"
-	"    sys.modules[name] = module\n"
-	"    exec(compile(text, '<witness %s>' % name, 'exec'), module.__dict__)\n"
-	"sys.exit(sys.modules[main].main())\n";
+static const char boot[] = "import json, sys, types\n"
+			   "sys.path = [p for p in sys.path if p]\n"
+			   "files, main = json.loads(sys.stdin.buffer.readline())\n"
+			   "for name, text in files:\n"
+			   "    module = types.ModuleType(name)\n"
+			   "    sys.modules[name] = module\n"
+			   "    exec(compile(text, '<witness %s>' % name, 'exec'), module.__dict__)\n"
+			   "sys.exit(sys.modules[main].main())\n";
 
 static mf_status send_json(mf_real *r, cJSON *o, mf_err *err)
 {
@@ -123,14 +123,16 @@ static mf_status missing(mf_real *r, const cJSON *said, mf_err *err)
 	mf_status st;
 
 	if (*module)
-		st = mf_fail(err, MF_EENV, "%s does not load in %s (no module %s): pip install %s==%s, or name its folder "
-			"with --real-path", p->distribution, r->interpreter, module, p->distribution, r->info.asked);
+		st = mf_fail(err, MF_EENV,
+			"%s does not load in %s (no module %s): pip install %s==%s, or name its folder "
+			"with --real-path",
+			p->distribution, r->interpreter, module, p->distribution, r->info.asked);
 	else
 		st = mf_fail(err, MF_EENV, "%s does not load in %s: %.120s", p->distribution, r->interpreter,
 			text_of(said, "type"));
-	if (err)
-		snprintf(err->detail, sizeof err->detail, "%s: %s (%s)", text_of(said, "type"), text_of(said, "message"),
-			text_of(said, "where"));
+	if (err && !*module)
+		snprintf(err->detail, sizeof err->detail, "%s: %s (%s)", text_of(said, "type"),
+			text_of(said, "message"), text_of(said, "where"));
 	return st;
 }
 
@@ -154,7 +156,8 @@ static mf_status take_hello(mf_real *r, mf_err *err)
 	r->stand_ins = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *r->stand_ins);
 	if (!r->stand_ins)
 		return mf_fail(err, MF_ENOMEM, "out of memory");
-	cJSON_ArrayForEach(item, list) if (cJSON_IsString(item)) r->stand_ins[r->info.n_stand_ins++] = item->valuestring;
+	cJSON_ArrayForEach(item, list) if (cJSON_IsString(item)) r->stand_ins[r->info.n_stand_ins++] =
+		item->valuestring;
 	r->info.stand_ins = (const char *const *)r->stand_ins;
 	return MF_OK;
 }
@@ -206,7 +209,8 @@ mf_status mf_real_open(mf_real **out, const mf_real_opts *opts, mf_err *err)
 	if (st == MF_OK && !mf_toolchain_is_megatron(opts->toolchain))
 		st = write_config(r, err);
 	if (st == MF_OK) {
-		const char *argv[] = {r->interpreter, "-c", boot, "--sm", sm, opts->path ? "--path" : NULL, opts->path, NULL};
+		const char *argv[] = {
+			r->interpreter, "-c", boot, "--sm", sm, opts->path ? "--path" : NULL, opts->path, NULL};
 		mf_child_opts child = {argv, NULL, opts->stop};
 
 		st = mf_child_start(&r->child, &child, err);
@@ -307,7 +311,7 @@ static void word_rewrites(const cJSON *said, char *out, size_t size)
 		char *before = cJSON_PrintUnformatted(cJSON_GetArrayItem(item, 0));
 		char *after = cJSON_PrintUnformatted(cJSON_GetArrayItem(item, 1));
 		int n = before && after && len < size ? snprintf(out + len, size - len, "%s%s: %s -> %s",
-								 len ? ", " : "", item->string, before, after)
+								len ? ", " : "", item->string, before, after)
 						      : 0;
 
 		len += n > 0 ? (size_t)n : 0;
@@ -358,9 +362,11 @@ static void compare(const struct package *p, mf_rule_id ours, mf_real_verdict *v
 	} else if (rule->rewrite && v->rewritten[0]) {
 		conclude(v, MF_AGREES, "the toolchain takes the command and would run another plan, as we say");
 	} else if (strcmp(rule->stage, "emit") == 0) {
-		conclude(v, MF_UNDECIDED, "the toolchain has no words for what we refuse, so its command does not say it");
+		conclude(v, MF_UNDECIDED,
+			"the toolchain has no words for what we refuse, so its command does not say it");
 	} else if (!decided_by(p, rule->stage)) {
-		snprintf(note, sizeof note, "our refusal stands at stage %s, behind the last one that was run", rule->stage);
+		snprintf(note, sizeof note, "our refusal stands at stage %s, behind the last one that was run",
+			rule->stage);
 		conclude(v, MF_UNDECIDED, note);
 	} else {
 		conclude(v, MF_DISAGREES, "we refuse it, the toolchain accepts it");

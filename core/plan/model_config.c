@@ -12,12 +12,9 @@ static cJSON *node_json(const mf_node *n)
 	cJSON *o;
 
 	switch (n->kind) {
-	case MF_BOOL:
-		return cJSON_CreateBool(n->truth);
-	case MF_NUMBER:
-		return isfinite(n->number) ? cJSON_CreateNumber(n->number) : cJSON_CreateString(n->text);
-	case MF_STRING:
-		return cJSON_CreateString(n->text);
+	case MF_BOOL: return cJSON_CreateBool(n->truth);
+	case MF_NUMBER: return isfinite(n->number) ? cJSON_CreateNumber(n->number) : cJSON_CreateString(n->text);
+	case MF_STRING: return cJSON_CreateString(n->text);
 	case MF_LIST:
 		o = cJSON_CreateArray();
 		for (child = n->first; child; child = child->next)
@@ -28,8 +25,7 @@ static cJSON *node_json(const mf_node *n)
 		for (child = n->first; child; child = child->next)
 			cJSON_AddItemToObject(o, child->key, node_json(child));
 		return o;
-	case MF_NULL:
-		break;
+	case MF_NULL: break;
 	}
 	return cJSON_CreateNull();
 }
