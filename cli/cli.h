@@ -55,6 +55,9 @@
 	X(MARKDOWN, "markdown", NULL, NULL, "print Markdown") \
 	X(ROWS, "rows", NULL, NULL, "print one CSV line a row: measured, predicted, what it was read as, why not") \
 	X(SVG, "svg", "FILE", NULL, "write a picture there: predicted against measured") \
+	X(FROM, "from", "DIR", NULL, "folder of measured tables: gemm_perf.csv, moe_perf.csv, nccl_perf.csv and so on") \
+	X(GPU, "gpu", "NAME", NULL, "built-in GPU whose datasheet the tables are read against (default: what they name)") \
+	X(CHECK_ONLY, "check", NULL, NULL, "judge the factory constants or an overlay against the tables, and fit nothing") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
 	X(HELP, "help", NULL, NULL, "show help")
 /* clang-format on */
@@ -150,6 +153,7 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_calibrate(const mf_args *a);
 int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);
 int mf_cmd_version(const mf_args *a);
