@@ -89,7 +89,8 @@ Test(child, long_lines_and_much_input_do_not_block)
 	memset(bytes, 'x', n);
 	bytes[n - 1] = '\n';
 	/* cat echoes while we write: both pipes fill unless somebody drains them; a limit ends the wait, not a deadlock. */
-	if (mf_child_write(c, bytes, 60000, LONG_MS, &err) == MF_OK && mf_child_write(c, "\n", 1, LONG_MS, &err) == MF_OK)
+	if (mf_child_write(c, bytes, 60000, LONG_MS, &err) == MF_OK &&
+		mf_child_write(c, "\n", 1, LONG_MS, &err) == MF_OK)
 		cr_expect_eq(mf_child_read_line(c, &b, LONG_MS, &err), MF_OK);
 	cr_expect_eq(b.len, 60000);
 	cr_expect_eq(mf_child_write(c, bytes, n, 50, &err), MF_EIO);
