@@ -112,6 +112,10 @@ static void read_workload(const mf_measured *row, struct mf_memory_rig *r)
 	r->work.concurrency = mf_measured_u32(row->concurrency, 1);
 	r->work.input_tokens = mf_measured_u32(row->isl, !isnan(length) && length < 1e8 ? (uint32_t)length : 2048);
 	r->work.output_tokens = mf_measured_u32(row->osl, 1);
+	if (mf_measured_says(row, "vLLM") || strncmp(row->source_id, "vllm-", 5) == 0)
+		r->stack.engine = MF_ENGINE_VLLM;
+	if (mf_measured_says(row, "enforce-eager"))
+		r->plan.graph = MF_GRAPH_OFF;
 	if (isnan(share))
 		share = number_after(row, "mem-fraction ");
 	if (share > 0 && share <= 1)
