@@ -24,7 +24,10 @@ typedef struct knob {
 	int n;
 } knob;
 
-#define K(where, sd, ...) {where, sd, {__VA_ARGS__}, (int)(sizeof((mf_const_id[]){__VA_ARGS__}) / sizeof(mf_const_id))}
+#define K(where, sd, ...)                                                                                              \
+	{                                                                                                              \
+		where, sd, {__VA_ARGS__}, (int)(sizeof((mf_const_id[]){__VA_ARGS__}) / sizeof(mf_const_id))            \
+	}
 static const knob knobs[] = {
 	K("hopper", 0.2, MF_C_SUSTAIN),
 	K("B200", 0.2, MF_C_SUSTAIN),
@@ -209,7 +212,8 @@ static void write_lines(const char *family)
 {
 	/* The first sample a place covers has its starting values. */
 	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
-		printf("H(\"%s\", \"%s\", %s, %.4g)\n", family, starts[i].where, id_names[starts[i].id], starts[i].value);
+		printf("H(\"%s\", \"%s\", %s, %.4g)\n", family, starts[i].where, id_names[starts[i].id],
+			starts[i].value);
 	for (size_t j = 0; j < KNOBS; j++)
 		for (int k = 0; k < knobs[j].n; k++) {
 			const char *last = "";
@@ -222,7 +226,8 @@ static void write_lines(const char *family)
 
 				for (size_t i = 0; i < n_samples; i++) {
 					const mf_cluster *c = mf_score_train_cluster(samples[i].row);
-					const char *where = strcmp(knobs[j].where, "all") == 0 ? names[f] : knobs[j].where;
+					const char *where =
+						strcmp(knobs[j].where, "all") == 0 ? names[f] : knobs[j].where;
 
 					if ((int)c->family != f || !mf_score_train_where(knobs[j].where, c) ||
 						strcmp(last, where) == 0)
@@ -237,8 +242,8 @@ static void write_lines(const char *family)
 
 int main(int argc, char **argv)
 {
-	static const char *const all[] = {"deepseek", "gpt-oss", "llama3-moe", "mixtral", "nemotron", "qwen2-moe", "qwen3",
-		"qwen3-delta", NULL};
+	static const char *const all[] = {
+		"deepseek", "gpt-oss", "llama3-moe", "mixtral", "nemotron", "qwen2-moe", "qwen3", "qwen3-delta", NULL};
 	mf_score_opts opts = {1u << MF_ROW_TRAIN, "none"};
 	mf_measured_table t;
 	double *held;
@@ -283,7 +288,8 @@ int main(int argc, char **argv)
 	}
 	objective(NULL, -1);
 	report("before any fit", NULL);
-	printf("/*\n * Constants fitted on all tuned runs but one family's, for judging that family: H(family, where, id, value).\n"
+	printf("/*\n * Constants fitted on all tuned runs but one family's, for judging that family: H(family, where, "
+	       "id, value).\n"
 	       " * Written by tools/fit_train.c from the measured rows; later lines win.\n */\n");
 	for (size_t f = 0; all[f]; f++) {
 		fit(all[f]);

@@ -544,6 +544,15 @@ const char *mf_score_train_family(const mf_train_row *rd)
 	return rd->family ? rd->family : "";
 }
 
+/* GPUs whose errors are counted together: one family of chips on one kind of host. */
+static const char *gpu_group(const mf_cluster *c)
+{
+	return c->family == MF_BLACKWELL ? c->grace ? "GB200, GB300" : "B200, B300"
+	       : c->family == MF_HOPPER  ? "H100, H200, H800"
+	       : c->family == MF_AMPERE  ? "A100"
+					 : c->gpu;
+}
+
 void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
 	reading *rd = read_row(ctx, row, out);
@@ -560,6 +569,8 @@ void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 		factor = metric_factor(rd, &inverse);
 		out->covered = true;
 		out->extrapolated = extrapolated || out->outside;
+		if (!out->outside)
+			snprintf(out->group, sizeof out->group, "%.31s", gpu_group(rd->cluster));
 		out->predicted = inverse ? factor / rate : factor * rate;
 		out->rate_predicted = rate;
 		out->rate_measured = inverse ? factor / row->value : row->value / factor;
@@ -570,7 +581,9 @@ void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 		snprintf(out->plan, sizeof out->plan, "%.300s %s gbs%u seq%u skew%g graphs:%s%s", plan,
 			mf_choice_name(mf_precision_choices, (int)rd->work.precision), rd->work.global_batch,
 			rd->work.seq, rd->work.max_violation,
-			rd->stack.graphs == MF_GRAPHS_FULL ? "full" : rd->stack.graphs ? "partial" : "none",
+			rd->stack.graphs == MF_GRAPHS_FULL ? "full"
+			: rd->stack.graphs                 ? "partial"
+							   : "none",
 			rd->stack.delay_wgrad ? " dw" : "");
 	}
 	mf_score_train_dispose(rd);
