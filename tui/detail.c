@@ -165,6 +165,13 @@ void mf_detail_refresh(mf_app *a)
 		make_argv(a);
 }
 
+uint32_t mf_detail_neighbour(mf_app *a)
+{
+	if (a->detail.valid && !a->detail.neighbour_valid)
+		find_neighbour(a);
+	return a->detail.valid ? a->detail.neighbour : MF_NO_ROW;
+}
+
 bool mf_detail_idle(mf_app *a)
 {
 	mf_detail *d = &a->detail;

@@ -323,6 +323,8 @@ bool mf_before_any(const mf_before *b, unsigned rows_id);
 void mf_detail_refresh(mf_app *a);
 /** Work on the detail pane that may take some milliseconds, for when no key waits; true when it changed something. */
 bool mf_detail_idle(mf_app *a);
+/** Row of the buildable plan nearest to the selected one, MF_NO_ROW when there is none. */
+uint32_t mf_detail_neighbour(mf_app *a);
 /** The command of the selected plan; refused plans give one too when `forced` and the toolchain has words. */
 mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *out, mf_err *err);
 /** Draws the tab into r; returns how many lines it has in all. */

@@ -74,6 +74,7 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(HALF_UP, "half-up", "", "C-u", "move", "half a page up") \
 	X(NEXT, "next", "", "n", "move", "next match of f, or else next buildable plan") \
 	X(PREVIOUS, "previous", "", "N", "move", "previous match or buildable plan") \
+	X(NEAREST, "nearest", "", "a", "move", "from a refused plan to the nearest that can be built") \
 	X(DETAIL, "detail", "[TAB]", "Enter", "look", "open the detail pane, or give it the keys") \
 	X(TAB_NEXT, "tab-next", "", "Tab Right", "look", "next tab of the detail pane") \
 	X(TAB_PREVIOUS, "tab-previous", "", "S-Tab Left", "look", "previous tab") \

@@ -427,6 +427,21 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 	}
 }
 
+static unsigned nearest(mf_app *a)
+{
+	const mf_row *row = mf_app_selected(a);
+
+	if (!row || row->rule == MF_RULE_NONE) {
+		mf_app_say(a, false, row ? "this plan can be built" : "no plan is selected");
+		return MF_FX_REDRAW;
+	}
+	mf_detail_refresh(a);
+	uint32_t near = mf_detail_neighbour(a);
+	if (near == MF_NO_ROW)
+		mf_app_say(a, true, "no plan of this space can be built");
+	return go_to_row(a, near);
+}
+
 static unsigned set_columns(mf_app *a, const char *argument)
 {
 	mf_err err;
@@ -503,6 +518,7 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_HALF_UP: return move(a, -((page_of(a) + 1) / 2));
 	case MF_ACT_NEXT: return next(a, true);
 	case MF_ACT_PREVIOUS: return next(a, false);
+	case MF_ACT_NEAREST: return nearest(a);
 	case MF_ACT_DETAIL: return detail(a, argument);
 	case MF_ACT_TAB_NEXT: return turn_tab(a, 1);
 	case MF_ACT_TAB_PREVIOUS: return turn_tab(a, -1);

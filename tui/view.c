@@ -217,13 +217,20 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT,
 		MF_ACT_COPY, MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	/* On a refused plan the way out comes first. */
+	static const mf_action refused[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NEAREST, MF_ACT_NEXT, MF_ACT_DETAIL,
+		MF_ACT_FILTER, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_ASSUMPTIONS, MF_ACT_MARK, MF_ACT_COMPARE,
+		MF_ACT_UNDO, MF_ACT_BOUNDARIES, MF_ACT_SORT, MF_ACT_NONE};
 	static const mf_action boundaries[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action none[] = {MF_ACT_NONE};
+	const mf_row *row = mf_app_selected(a);
+	bool on_refused = a->now.constraint && row && row->rule != MF_RULE_NONE;
 	const mf_action *list = a->prompt.action != MF_ACT_NONE   ? none
 				: a->panel == MF_PANEL_PICKER     ? picker
 				: a->panel == MF_PANEL_BOUNDARIES ? boundaries
 				: a->panel != MF_PANEL_NONE       ? panel
-				: a->focus == MF_FOCUS_DETAIL     ? detail
+				: a->focus != MF_FOCUS_TABLE      ? detail
+				: on_refused                      ? refused
 								  : table;
 	int x = r.x;
 
