@@ -353,6 +353,30 @@ static unsigned side(mf_app *a, const char *argument)
 	return MF_FX_REDRAW;
 }
 
+static bool in_timeline(const mf_app *a)
+{
+	return a->detail_open && a->tab == MF_TAB_TIMELINE && a->focus == MF_FOCUS_DETAIL;
+}
+
+/* Moves the part of the step that is shown by a quarter of it. */
+static unsigned pan(mf_app *a, int by)
+{
+	double share = 1.0 / (1 << a->zoom), to = a->zoom_from + by * share / 4;
+
+	a->zoom_from = to < 0 ? 0 : to > 1 - share ? 1 - share : to;
+	return MF_FX_REDRAW;
+}
+
+/* About the middle of what is shown. */
+static unsigned zoom(mf_app *a, int by)
+{
+	double middle = a->zoom_from + 0.5 / (1 << a->zoom);
+
+	a->zoom = clamp(a->zoom + by, 0, 12);
+	a->zoom_from = middle - 0.5 / (1 << a->zoom);
+	return pan(a, 0);
+}
+
 static unsigned turn_tab(mf_app *a, int by)
 {
 	if (a->focus == MF_FOCUS_SIDE)
@@ -425,6 +449,21 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 		snprintf(a->wanted, sizeof(a->wanted), "%s", argument);
 		return MF_FX_REDRAW | (action == MF_ACT_MODEL ? MF_FX_MODEL : MF_FX_CLUSTER);
 	}
+}
+
+static unsigned nearest(mf_app *a)
+{
+	const mf_row *row = mf_app_selected(a);
+
+	if (!row || row->rule == MF_RULE_NONE) {
+		mf_app_say(a, false, row ? "this plan can be built" : "no plan is selected");
+		return MF_FX_REDRAW;
+	}
+	mf_detail_refresh(a);
+	uint32_t near = mf_detail_neighbour(a);
+	if (near == MF_NO_ROW)
+		mf_app_say(a, true, "no plan of this space can be built");
+	return go_to_row(a, near);
 }
 
 static unsigned set_columns(mf_app *a, const char *argument)
@@ -503,10 +542,13 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_HALF_UP: return move(a, -((page_of(a) + 1) / 2));
 	case MF_ACT_NEXT: return next(a, true);
 	case MF_ACT_PREVIOUS: return next(a, false);
+	case MF_ACT_NEAREST: return nearest(a);
 	case MF_ACT_DETAIL: return detail(a, argument);
 	case MF_ACT_TAB_NEXT: return turn_tab(a, 1);
 	case MF_ACT_TAB_PREVIOUS: return turn_tab(a, -1);
 	case MF_ACT_SIDE: return side(a, argument);
+	case MF_ACT_ZOOM_IN: return zoom(a, 1);
+	case MF_ACT_ZOOM_OUT: return zoom(a, -1);
 	case MF_ACT_BACK: return back(a);
 	case MF_ACT_COMPARE:
 		if (a->n_marks < 2) {
@@ -746,6 +788,8 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		default: return back(a);
 		}
 	}
+	if (in_timeline(a) && (k->key == MF_KEY_LEFT || k->key == MF_KEY_RIGHT))
+		return pan(a, k->key == MF_KEY_RIGHT ? 1 : -1);
 	if (k->key >= '1' && k->key < '1' + MF_TAB_COUNT)
 		return turn_tab(a, (int)(k->key - '1') - (int)a->tab);
 	if (action == MF_ACT_NONE) {

@@ -48,4 +48,9 @@ while read -r line; do
 	code=$?
 	if [ $code -le 1 ] && [ -s "$work/out" ]; then ok; else bad "example ends with $code: moefs $line"; fi
 done <"$work/examples"
+# The man page has every action of the terminal program.
+run 0 completion man1
+for name in undo front side columns assumptions export; do says out ":$name"; done
+says out ':save\-filter'
+
 finish

@@ -383,3 +383,56 @@ Test(mouse, tabs_rows_headings_and_lists_answer_a_click, .init = start, .fini = 
 	cr_assert_eq(t.app.panel, MF_PANEL_NONE, "the chosen line does what Enter does");
 	cr_assert(strstr(t.app.filter, "rule:"));
 }
+
+/* ---- one table ---- */
+
+Test(actions, each_is_in_the_help_and_completes_by_name, .init = start, .fini = stop)
+{
+	settle(mf_app_act(&t.app, MF_ACT_HELP, ""));
+	for (const mf_tui_key *k = mf_tui_keys; k->name; k++) {
+		char text[64];
+		snprintf(text, sizeof(text), ":%s ", k->name);
+		cr_assert(on_screen(200, 250, text), "%s", k->name);
+	}
+	settle(mf_app_act(&t.app, MF_ACT_HELP, ""));
+	for (const mf_tui_key *k = mf_tui_keys; k->name; k++) {
+		mf_key_event tab = {MF_KEY_TAB, 0, 0, 0}, esc = {MF_KEY_ESC, 0, 0, 0};
+		mf_prompt_open(&t.app, MF_ACT_COMMAND, k->name);
+		mf_prompt_key(&t.app, &tab);
+		cr_assert(strncmp(t.app.prompt.text, k->name, strlen(k->name)) == 0, "%s", k->name);
+		mf_prompt_key(&t.app, &esc);
+		cr_assert_eq(mf_action_of_name(k->name, strlen(k->name)), k->action);
+		cr_assert(k->keys[0] || k->argument[0] || k->action == MF_ACT_DEFAULTS, "%s: no key and nothing to say",
+			k->name);
+	}
+}
+
+/* ---- the timeline ---- */
+
+Test(timeline, zooms_into_the_step_and_moves_in_it, .init = start, .fini = stop)
+{
+	mf_key_event right = {MF_KEY_RIGHT, 0, 0, 0}, left = {MF_KEY_LEFT, 0, 0, 0};
+
+	settle(mf_app_act(&t.app, MF_ACT_DETAIL, "timeline"));
+	cr_assert(on_screen(120, 60, "step, 0.0 to "));
+	cr_assert(on_screen(120, 60, "rank 0"));
+	settle(mf_app_act(&t.app, MF_ACT_DETAIL, ""));
+	cr_assert_eq(t.app.focus, MF_FOCUS_DETAIL);
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_IN, ""));
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_IN, ""));
+	cr_assert_float_eq(t.app.zoom_from, 0.375, 1e-9, "the middle stays");
+	for (int i = 0; i < 100; i++)
+		settle(mf_app_key(&t.app, &right));
+	cr_assert_float_eq(t.app.zoom_from, 0.75, 1e-9, "the end is the end");
+	cr_assert_eq(t.app.tab, MF_TAB_TIMELINE);
+	for (int i = 0; i < 100; i++)
+		settle(mf_app_key(&t.app, &left));
+	cr_assert_float_eq(t.app.zoom_from, 0, 1e-9);
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_OUT, ""));
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_OUT, ""));
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_OUT, ""));
+	cr_assert_eq(t.app.zoom, 0);
+	settle(mf_app_act(&t.app, MF_ACT_BACK, ""));
+	settle(mf_app_key(&t.app, &right));
+	cr_assert_eq(t.app.tab, MF_TAB_WHY, "elsewhere Right turns the tab");
+}
