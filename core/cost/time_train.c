@@ -110,7 +110,7 @@ void tt_layers_key(const mf_plan *p, uint64_t key[3])
 	key[1] = (uint64_t)p->micro_batch | (uint64_t)p->node_limit << 16 | (uint64_t)p->sm_budget << 32 |
 		 (uint64_t)p->comm_chunks << 48 | (uint64_t)p->dispatcher << 56;
 	key[2] = (uint64_t)modules | (uint64_t)p->recompute << 8 | (uint64_t)(p->overlap != 0) << 16 |
-		 (uint64_t)(p->schedule == MF_DUALPIPE) << 17;
+		 (uint64_t)(p->schedule == MF_DUALPIPE) << 17 | (uint64_t)p->kernel << 32;
 }
 
 static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
@@ -217,6 +217,11 @@ static const tt_stages *find_stages(const mf_cost *c, const mf_plan *p)
 static mf_dtype linear_dtype(mf_precision p)
 {
 	return p == MF_PREC_BF16 ? MF_BF16 : p == MF_PREC_NVFP4 ? MF_FP4 : MF_FP8;
+}
+
+mf_dtype mf_train_dtype(const mf_cost *c)
+{
+	return c->train_time->dtype;
 }
 
 mf_status mf_train_time_new(mf_cost *c, mf_err *err)
