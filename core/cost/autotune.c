@@ -84,7 +84,8 @@ static mf_status read_kernel(const mf_doc *d, const mf_node *map, uint16_t *out,
 	return MF_OK;
 }
 
-static mf_status read_word(const mf_doc *d, const mf_node *map, const char *key, const char *const *words, int *out, mf_err *err)
+static mf_status read_word(
+	const mf_doc *d, const mf_node *map, const char *key, const char *const *words, int *out, mf_err *err)
 {
 	char word[32];
 	mf_buf list = MF_BUF_INIT;
@@ -181,7 +182,8 @@ mf_status mf_autotune_from_doc(mf_autotune **out, const mf_doc *d, const mf_clus
 
 	*out = NULL;
 	if (!d->root || d->root->kind != MF_MAP)
-		return mf_fail_at(err, MF_EINPUT, d->name, 1, NULL, "an autotune report is a map; docs/AUTOTUNE.md has its keys");
+		return mf_fail_at(
+			err, MF_EINPUT, d->name, 1, NULL, "an autotune report is a map; docs/AUTOTUNE.md has its keys");
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return mf_fail(err, MF_ENOMEM, "out of memory for %s", d->name);
@@ -198,8 +200,8 @@ mf_status mf_autotune_from_doc(mf_autotune **out, const mf_doc *d, const mf_clus
 	}
 	list = mf_node_get(d->root, "kernels");
 	if (!list || list->kind != MF_LIST || list->n_children > MAX_KERNELS) {
-		st = mf_fail_at(err, MF_EINPUT, d->name, list ? list->line : 1, "kernels", "expected a list of at most %d kernels",
-			MAX_KERNELS);
+		st = mf_fail_at(err, MF_EINPUT, d->name, list ? list->line : 1, "kernels",
+			"expected a list of at most %d kernels", MAX_KERNELS);
 		goto done;
 	}
 	a->entries = calloc(list->n_children ? list->n_children : 1, sizeof(*a->entries));

@@ -97,6 +97,12 @@ bool mf_cost_expert_layer(const mf_cost *c, const mf_plan *p, mf_expert_layer *o
 	return true;
 }
 
+bool mf_cost_layout(mf_cost *c, const mf_plan *p, char *out, size_t size)
+{
+	assert(c->in.workload->phase == MF_TRAIN && p->phase == MF_TRAIN);
+	return mf_train_layout(c, p, out, size);
+}
+
 mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err *err)
 {
 	memset(out, 0, sizeof(*out));

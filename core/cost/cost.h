@@ -58,11 +58,12 @@ typedef struct mf_cost_opts {
 	mf_ledger ledger;
 	bool tax;               /* apply realization tax and penalties that the constants carry; true by default */
 	double usable_fraction; /* published ledger: share of hbm_bytes that may be used; 0.9 */
-	const struct mf_autotune *autotune; /* what a plan's kernel was measured at (autotune.h); NULL: kernels have no time */
+	const struct mf_autotune
+		*autotune; /* what a plan's kernel was measured at (autotune.h); NULL: kernels have no time */
 } mf_cost_opts;
 #define MF_COST_OPTS_INIT                                                                                              \
 	{                                                                                                              \
-		MF_LEDGER_FULL, true, 0.9, NULL                                                                              \
+		MF_LEDGER_FULL, true, 0.9, NULL                                                                        \
 	}
 
 /** Evaluator over fixed inputs. Owns its memo tables; not thread-safe: one a thread. Inputs and constants are borrowed. */
@@ -97,6 +98,14 @@ void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out);
 struct mf_expert_layer;
 /** The expert layer of one GPU under a plan, as autotune reports know it; false where the plan has none. */
 bool mf_cost_expert_layer(const mf_cost *c, const mf_plan *p, struct mf_expert_layer *out);
+
+/**
+ * The split of decoder layers over a training plan's virtual stages that makes its slowest rank shortest when a layer
+ * costs the model's mean: the first rank also holds the embedding, the last the head, the loss and the MTP layers.
+ * Writes it as a stage layout (mf_stage_layout_parse) for mf_intern_id; false when the plan has one stage or more
+ * virtual ones than MF_MAX_LAYERS, or the text does not fit.
+ */
+bool mf_cost_layout(mf_cost *c, const mf_plan *p, char *out, size_t size);
 
 /**
  * One side of disaggregated serving: a pool of equal engines that takes prompts alone, or decodes alone. Unknown is NaN.

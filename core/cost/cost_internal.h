@@ -32,6 +32,7 @@ void mf_train_sim_free(struct mf_train_sim *s);
 /* The fast calls pass ex == NULL; the explain call passes one and gets lines or terms appended by the same code. */
 void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex);
 void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex);
+bool mf_train_layout(mf_cost *c, const mf_plan *p, char *out, size_t size);
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex);
 void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex);
 

@@ -305,14 +305,33 @@ const sl_kind *sl_layers(mf_cost *c, const mf_plan *p)
 	at->placement = p->placement;
 	at->used = true;
 	price(c, p, kinds);
-	for (int k = 0; k < TT_KINDS; k++)
+	memset(at->kind, 0, sizeof(at->kind));
+	for (uint32_t k = 0; k < c->train_time->n_kinds; k++)
 		schedule_kind(s, c, p, &kinds[k], &at->kind[k]);
 	return at->kind;
 }
 
+/* The kind that is drawn: of the MoE kinds, or of all when there is none, the one of most layers. */
+static uint32_t main_kind(const mf_cost *c)
+{
+	const mf_train_time *t = c->train_time;
+	uint32_t best = 0;
+	double most = -1;
+
+	for (uint32_t k = 0; k < t->n_kinds; k++) {
+		const double n = tt_count(t, c->in.model, k);
+
+		if ((t->kind[k].ffn == TT_FFN_MOE || !c->in.model->moe_layers) && n > most) {
+			most = n;
+			best = k;
+		}
+	}
+	return best;
+}
+
 double sl_window(mf_cost *c, const mf_plan *p, sim_bars *to)
 {
-	const int kind = c->in.model->moe_layers ? TT_KIND_MOE : TT_KIND_DENSE;
+	const uint32_t kind = main_kind(c);
 	const sl_contention contention = sl_contention_of(c, p);
 	const mf_sim_rules rules = {0, contention.slow, MF_LANE_COUNT};
 	mf_train_sim *s = c->sim;

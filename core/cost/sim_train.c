@@ -69,6 +69,34 @@ static rank_work work_of(const tt_step *st, const sl_kind *kinds, const tt_rank 
 	return w;
 }
 
+/* The mean MoE layer of the model: pairs are made of those. All 0 when there is none. */
+static sl_kind mean_moe(const mf_cost *c, const sl_kind *kinds)
+{
+	const mf_train_time *t = c->train_time;
+	sl_kind mean;
+	double n = 0;
+
+	memset(&mean, 0, sizeof(mean));
+	for (uint32_t k = 0; k < t->n_kinds; k++) {
+		const double of_kind = t->kind[k].ffn == TT_FFN_MOE ? tt_count(t, c->in.model, k) : 0;
+
+		n += of_kind;
+		mean.f += of_kind * kinds[k].f;
+		mean.b += of_kind * kinds[k].b;
+		mean.exchange_b += of_kind * kinds[k].exchange_b;
+		mean.lead += of_kind * kinds[k].lead;
+		mean.period += of_kind * kinds[k].period;
+	}
+	if (n > 0) {
+		mean.f /= n;
+		mean.b /= n;
+		mean.exchange_b /= n;
+		mean.lead /= n;
+		mean.period /= n;
+	}
+	return mean;
+}
+
 /* Virtual stages of the plan into s->pipeline. */
 static bool lay_out(mf_cost *c, const mf_plan *p, const tt_step *st, const sl_kind *kinds)
 {
@@ -76,6 +104,7 @@ static bool lay_out(mf_cost *c, const mf_plan *p, const tt_step *st, const sl_ki
 	ss_pipeline *o = &c->sim->pipeline;
 	uint16_t counts[MF_MAX_LAYERS];
 	const size_t n = mf_plan_stages(p, c->in.model, c->in.intern, counts, MF_COUNT(counts), NULL);
+	const sl_kind moe = mean_moe(c, kinds);
 	uint32_t layer = 0;
 
 	if (n == 0 || n != (size_t)p->pp * p->vpp)
@@ -83,27 +112,30 @@ static bool lay_out(mf_cost *c, const mf_plan *p, const tt_step *st, const sl_ki
 	o->pp = p->pp;
 	o->vpp = p->vpp;
 	o->m = (uint32_t)st->m;
-	o->paired = p->overlap && kinds[TT_KIND_MOE].exchange_b > 0;
+	o->paired = p->overlap && moe.exchange_b > 0;
 	/* One stage a rank: both ends wait for a transfer. Chunks send behind compute; 30 % of it stays visible. */
 	o->busy = p->pp == 1 ? 0 : p->vpp == 1 ? st->l->p2p : 0.15 * st->l->p2p;
 	o->edge = p->pp == 1 || p->vpp == 1 ? 0 : 0.85 * st->l->p2p;
-	o->lead = kinds[TT_KIND_MOE].lead;
-	o->period = kinds[TT_KIND_MOE].period;
+	o->lead = moe.lead;
+	o->period = moe.period;
 	for (size_t v = 0; v < n; v++) {
 		const uint32_t end = layer + counts[v];
-		tt_rank one = {{0, 0}, v == 0, v == n - 1};
+		tt_rank one = {{0}, v == 0, v == n - 1};
+		double paired = 0;
 
 		if (end > c->in.model->layers)
 			return false;
-		one.layers[TT_KIND_DENSE] = t->dense_before[end] - t->dense_before[layer];
-		one.layers[TT_KIND_MOE] = counts[v] - one.layers[TT_KIND_DENSE];
+		for (uint32_t k = 0; k < t->n_kinds; k++) {
+			one.layers[k] = t->before[k][end] - t->before[k][layer];
+			paired += o->paired && t->kind[k].ffn == TT_FFN_MOE ? one.layers[k] : 0;
+		}
 		layer = end;
 		const rank_work w = work_of(st, kinds, &one, false);
 		o->f[v] = w.f;
 		o->b[v] = w.b;
-		o->paired_layers[v] = o->paired ? one.layers[TT_KIND_MOE] : 0;
-		o->rest_f[v] = w.f - o->paired_layers[v] * kinds[TT_KIND_MOE].f;
-		o->rest_b[v] = w.b - o->paired_layers[v] * kinds[TT_KIND_MOE].b;
+		o->paired_layers[v] = paired;
+		o->rest_f[v] = w.f - paired * moe.f;
+		o->rest_b[v] = w.b - paired * moe.b;
 	}
 	return true;
 }
@@ -222,18 +254,20 @@ static double fsdp_wait(mf_cost *c, const mf_plan *p, double fwd, double back, d
 /* Windows of DualPipe's steady state that are drawn. */
 #define SHOWN_WINDOWS 4
 
-static bool is_paired(const mf_plan *p, const sl_kind *kinds)
+static bool is_paired(const mf_cost *c, const mf_plan *p, const sl_kind *kinds)
 {
-	return p->overlap && kinds[TT_KIND_MOE].exchange_b > 0;
+	return p->overlap && mean_moe(c, kinds).exchange_b > 0;
 }
 
 /* DualPipe: m windows in the steady state, its bubble and its transfers. */
 static ss_span dualpipe(mf_cost *c, const mf_plan *p, const tt_step *st, const sl_kind *kinds, sim_bars *to)
 {
-	const mf_model *m = c->in.model;
-	const bool paired = is_paired(p, kinds);
-	const double pp = p->pp, dense = c->train_time->dense_before[m->layers];
-	const tt_rank mean = {{dense / pp, (m->layers - dense) / pp}, 0, 0};
+	const bool paired = is_paired(c, p, kinds);
+	const double pp = p->pp;
+	tt_rank mean = {{0}, 0, 0};
+
+	for (uint32_t k = 0; k < c->train_time->n_kinds; k++)
+		mean.layers[k] = tt_count(c->train_time, c->in.model, k) / pp;
 	const rank_work slowest = work_of(st, kinds, &st->rank, paired), each = work_of(st, kinds, &mean, paired);
 	const uint32_t shown = st->m < SHOWN_WINDOWS ? (uint32_t)st->m : SHOWN_WINDOWS;
 	ss_span o;
@@ -317,7 +351,7 @@ static bool simulate(mf_cost *c, const mf_plan *p, mf_simulated *out, mf_timelin
 		pipe = ss_run(c->sim, &c->sim->pipeline, to);
 	else
 		return true;
-	work = work_of(&st, kinds, &st.rank, is_paired(p, kinds));
+	work = work_of(&st, kinds, &st.rank, is_paired(c, p, kinds));
 	end = pipe.total + ends_of_step(c, p, &st, &work, &hidden, pipe.total - pipe.skipped, to);
 	out->bubble_fraction = pipe.wait / end;
 	/* What a whole stack was measured to lose, as the analytic model applies it. */
@@ -344,6 +378,18 @@ static bool simulate(mf_cost *c, const mf_plan *p, mf_simulated *out, mf_timelin
 	for (size_t i = 0; i < step.n; i++)
 		full->shown_ms = fmax(full->shown_ms, step.bars[i].end_ms);
 	return !layers.failed && !step.failed;
+}
+
+double mf_cost_steady_ms(mf_cost *c, const mf_plan *p)
+{
+	const sl_kind *kinds;
+	tt_step st;
+
+	if (c->in.workload->phase != MF_TRAIN || !tt_step_of(c, p, &st) ||
+		(!c->sim && !(c->sim = calloc(1, sizeof(*c->sim)))))
+		return NAN;
+	kinds = sl_layers(c, p);
+	return work_of(&st, kinds, &st.rank, is_paired(c, p, kinds)).paired / MILLI;
 }
 
 void mf_cost_simulate(mf_cost *c, const mf_plan *p, mf_simulated *out)

@@ -12,6 +12,7 @@
 typedef enum tt_term {
 	TT_DENSE,
 	TT_ATTENTION,
+	TT_SCAN,
 	TT_EXPERTS,
 	TT_SHARED,
 	TT_ROUTER,
@@ -44,7 +45,15 @@ typedef struct tt_layer {
 	double comm, comm_hidden;  /* all exchanges, and what is hidden of them */
 } tt_layer;
 
-enum { TT_KIND_DENSE, TT_KIND_MOE, TT_KINDS };
+/** What follows the mixer of a layer. */
+typedef enum tt_ffn { TT_FFN_NONE, TT_FFN_DENSE, TT_FFN_MOE } tt_ffn;
+/** A kind of layer: all layers of a kind cost the same. */
+typedef struct tt_kind {
+	uint8_t mixer; /* mf_mixer */
+	uint8_t ffn;   /* tt_ffn */
+} tt_kind;
+/** Kinds a model may have: published ones have at most four, and MTP layers may add one. */
+#define TT_KINDS 6
 
 /**
  * What a plan's layers cost: everything that needs more than multiplications. Depends on the key alone. Terms are not
@@ -92,15 +101,16 @@ typedef struct mf_train_time {
 	tt_layers scratch_layers; /* used when there is no memory for a new entry */
 	tt_stages scratch_stages;
 	double *ring_alpha; /* [n]: latency of a ring of n members, seconds; n <= world */
-	uint32_t dense_before[MF_MAX_LAYERS + 1];
-	double domain;              /* GPUs that reach each other without the NIC */
-	double link, nic, hbm;      /* bytes/s, datasheet */
+	uint32_t n_kinds, mtp_kind;
+	tt_kind kind[TT_KINDS];
+	uint16_t before[TT_KINDS][MF_MAX_LAYERS + 1]; /* layers of a kind before a layer */
+	double domain;                                /* GPUs that reach each other without the NIC */
+	double link, nic, hbm;                        /* bytes/s, datasheet */
 	double ring_link, ring_nic; /* bytes/s a ring member gets inside, and per domain member outside */
 	double stream;              /* HBM bytes/s of a streaming kernel */
 	double kernel_tail;         /* seconds */
 	mf_dtype dtype;
-	bool fused_quant;    /* one fused kernel casts for all local experts */
-	double window_share; /* of the layers */
+	bool fused_quant; /* one fused kernel casts for all local experts */
 	double grad_bytes, gather_bytes;
 } mf_train_time;
 
@@ -116,6 +126,7 @@ typedef struct tt_step {
 	double scatter, gather; /* one reduction of gradients, one gather of parameters, before hiding; in dp_comm */
 	double offload_copy;    /* of offload: what crosses PCIe */
 	double dense, experts;  /* parameters of the rank */
+	double shown;           /* micro-batches whose exchange nothing hides: `unhidden` is what they cost more */
 	double tax;             /* whole factor on time, 1 when no tax applies */
 	double step;
 } tt_step;
@@ -132,6 +143,11 @@ double tt_ring(const mf_train_time *s, double bytes, uint32_t n, uint32_t inside
 static inline double tt_stream(const mf_train_time *s, double bytes, double kernels)
 {
 	return bytes / s->stream + kernels * s->kernel_tail;
+}
+/** Layers of a kind in the whole model. */
+static inline double tt_count(const mf_train_time *s, const mf_model *m, uint32_t kind)
+{
+	return s->before[kind][m->layers];
 }
 /** GPU time under the host's floor. A little of the smaller stays visible, so that a floor ties no two plans. */
 static inline double tt_lifted(double gpu, double host, double leak)

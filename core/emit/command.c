@@ -245,6 +245,8 @@ static void json_stack(mf_buf *b, const mf_stack *s)
 	NUMBER(s, loss);
 	NUMBER(s, graphs);
 	BOOL(s, grad_reduce_bf16);
+	BOOL(s, fused_quant);
+	NUMBER(s, optimizer);
 	BOOL(s, precision_aware);
 	BOOL(s, overlap_grad_reduce);
 	BOOL(s, overlap_param_gather);

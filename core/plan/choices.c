@@ -46,6 +46,12 @@ const mf_choice mf_mixer_choices[] = {
 	END,
 };
 
+const mf_choice mf_optimizer_choices[] = {
+	{MF_OPT_ADAM, "adam", "AdamW with fp32 master weights"},
+	{MF_OPT_MUON, "muon", "Muon: Newton-Schulz on every matrix"},
+	END,
+};
+
 const mf_choice mf_phase_choices[] = {
 	{MF_TRAIN, "train", "training under Megatron"},
 	{MF_SERVE, "serve", "serving under SGLang"},

@@ -252,6 +252,8 @@ typedef enum mf_attn_backend { MF_ATTN_FLASH, MF_ATTN_UNFUSED } mf_attn_backend;
 typedef enum mf_loss { MF_LOSS_EAGER, MF_LOSS_NATIVE, MF_LOSS_TE } mf_loss;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
 extern const mf_choice mf_attention_choices[], mf_graphs_choices[];
+typedef enum mf_optimizer { MF_OPT_ADAM, MF_OPT_MUON } mf_optimizer;
+extern const mf_choice mf_optimizer_choices[];
 typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
 
@@ -274,7 +276,9 @@ typedef struct mf_stack {
 	mf_loss loss;
 	mf_graphs graphs;      /* CUDA graphs of the training run; serving graphs are a plan dimension */
 	bool grad_reduce_bf16; /* bf16 gradient buffers, else fp32 */
-	bool precision_aware;  /* precision-aware optimizer with bf16 moments */
+	bool fused_quant;      /* one kernel casts for all local experts (Transformer Engine's grouped quantization) */
+	mf_optimizer optimizer;
+	bool precision_aware; /* precision-aware optimizer with bf16 moments */
 	bool overlap_grad_reduce, overlap_param_gather;
 	bool delay_wgrad; /* split wgrad under EP overlap */
 	bool shared_expert_overlap;

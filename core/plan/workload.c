@@ -165,12 +165,12 @@ const mf_choice mf_graphs_choices[] = {
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 {
 	static const char *const keys[] = {"name", "toolchain", "attention", "transformer_engine", "loss", "graphs",
-		"grad_reduce_bf16", "precision_aware", "overlap_grad_reduce", "overlap_param_gather", "delay_wgrad",
-		"shared_expert_overlap", "permute_fusion", "deepep", "hybridep", "einops", "deep_gemm",
-		"attention_dropout", "runner_default", "mem_fraction", "engine", NULL};
+		"grad_reduce_bf16", "fused_quant", "optimizer", "precision_aware", "overlap_grad_reduce",
+		"overlap_param_gather", "delay_wgrad", "shared_expert_overlap", "permute_fusion", "deepep", "hybridep",
+		"einops", "deep_gemm", "attention_dropout", "runner_default", "mem_fraction", "engine", NULL};
 	const mf_node *root = doc->root;
 	int toolchain = -1, attention = MF_ATTN_FLASH, loss = MF_LOSS_NATIVE, graphs = MF_GRAPHS_NONE,
-	    runner = MF_RUN_AUTO, engine = MF_ENGINE_SGLANG;
+	    runner = MF_RUN_AUTO, optimizer = MF_OPT_ADAM, engine = MF_ENGINE_SGLANG;
 	bool megatron;
 	mf_stack s;
 	mf_status st;
@@ -194,6 +194,8 @@ mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 	TRY(mf_get_choice(doc, root, "loss", loss_choices, &loss, err));
 	TRY(mf_get_choice(doc, root, "graphs", mf_graphs_choices, &graphs, err));
 	TRY(mf_get_bool(doc, root, "grad_reduce_bf16", &s.grad_reduce_bf16, err));
+	TRY(mf_get_bool(doc, root, "fused_quant", &s.fused_quant, err));
+	TRY(mf_get_choice(doc, root, "optimizer", mf_optimizer_choices, &optimizer, err));
 	TRY(mf_get_bool(doc, root, "precision_aware", &s.precision_aware, err));
 	TRY(mf_get_bool(doc, root, "overlap_grad_reduce", &s.overlap_grad_reduce, err));
 	TRY(mf_get_bool(doc, root, "overlap_param_gather", &s.overlap_param_gather, err));
@@ -212,6 +214,7 @@ mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 	s.attention = (mf_attn_backend)attention;
 	s.loss = (mf_loss)loss;
 	s.graphs = (mf_graphs)graphs;
+	s.optimizer = (mf_optimizer)optimizer;
 	snprintf(s.runner_default, sizeof(s.runner_default), "%s", mf_choice_name(mf_runner_choices, runner));
 	*out = s;
 	return MF_OK;

@@ -16,7 +16,7 @@ typedef struct mf_row {
 	float throughput; /* tokens/s/GPU, the number that ranks */
 	float untaxed;    /* before taxes and penalties */
 	float step_ms, ttft_ms, tpot_ms;
-	float simulated; /* tokens/s/GPU of the plan in the simulator where tier 2 looked at it, else NaN; never ranks */
+	float simulated; /* tokens/s/GPU in the simulator where tier 2 looked at it, else NaN; never ranks */
 	float memory_gb, hidden, bubble;
 	mf_rule_id rule; /* MF_RULE_NONE: buildable */
 	uint8_t tier;
@@ -69,9 +69,10 @@ typedef struct mf_search_opts {
 typedef struct mf_refined {
 	uint32_t row;
 	/* tier 2, training */
-	mf_plan best;           /* the plan under the schedule that simulates best; the row's own where none is better */
-	float best_simulated;   /* NaN: nothing simulated */
-	float best_throughput;  /* analytic */
+	float simulated; /* of the row's plan without a kernel; NaN: nothing simulated */
+	mf_plan best;    /* the plan under the schedule that simulates best; the row's own where none is better */
+	float best_simulated;
+	float best_throughput;   /* analytic */
 	uint16_t tried, refused; /* schedules simulated; schedules the predicate refused */
 	/* tier 3 */
 	uint16_t kernel; /* the report's best for this plan's experts; 0: it has none */
@@ -96,6 +97,11 @@ typedef struct mf_search {
 } mf_search;
 /** What tiers 2 and 3 know of a row; NULL when they did not look at it. */
 const mf_refined *mf_search_refined(const mf_search *s, uint32_t row);
+/**
+ * The schedules that tier 2 tries for a plan, in its order; writes at most `cap` and returns how many there are. The
+ * first is the plan itself.
+ */
+size_t mf_schedule_grid(const mf_plan *p, const mf_inputs *in, mf_plan *out, size_t cap);
 mf_status mf_search_run(
 	mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err);
 void mf_search_free(mf_search *s);
