@@ -49,6 +49,7 @@
 	X(ASCII, "ascii", NULL, NULL, "draw with ASCII alone") \
 	X(COLOR, "color", "MODE", "auto never 8 16 256 true", "colours; NO_COLOR is respected") \
 	X(THEME, "theme", "NAME|PATH", "@themes", "colour theme") \
+	X(JOBS, "jobs", "FILE|PIPE", NULL, "news of jobs for the side pane, one JSON line each") \
 	X(NO_RESUME, "no-resume", NULL, NULL, "begin anew, and keep nothing of this session") \
 	X(MOUSE, "mouse", NULL, NULL, "take mouse events (Shift-drag then selects text)") \
 	X(MEASURED, "measured", "FILE.csv", NULL, "measured rows: columns as in tests/data/measured.csv") \
@@ -56,6 +57,9 @@
 	X(MARKDOWN, "markdown", NULL, NULL, "print Markdown") \
 	X(ROWS, "rows", NULL, NULL, "print one CSV line a row: measured, predicted, what it was read as, why not") \
 	X(SVG, "svg", "FILE", NULL, "write a picture there: predicted against measured") \
+	X(FROM, "from", "DIR", NULL, "folder of measured tables: gemm_perf.csv, moe_perf.csv, nccl_perf.csv and so on") \
+	X(GPU, "gpu", "NAME", NULL, "built-in GPU whose datasheet the tables are read against (default: what they name)") \
+	X(CHECK_ONLY, "check", NULL, NULL, "judge the factory constants or an overlay against the tables, and fit nothing") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
 	X(HELP, "help", NULL, NULL, "show help")
 /* clang-format on */
@@ -152,6 +156,7 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_calibrate(const mf_args *a);
 int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);
 int mf_cmd_version(const mf_args *a);

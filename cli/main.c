@@ -19,7 +19,7 @@ const mf_command_info mf_commands[] = {
 		"standard output it prints the ranked table and exits.",
 		"moefs --model qwen3-30b-a3b --cluster 8xh100",
 		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(THREADS) | OPT(TOP) | OPT(SCRIPT) | OPT(SIZE) | OPT(ASCII) |
-			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME),
+			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME) | OPT(JOBS),
 		mf_cmd_tui},
 	{"search", "", "rank every plan of a space",
 		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words.",
@@ -53,6 +53,14 @@ const mf_command_info mf_commands[] = {
 	{"boundaries", "", "list the boundaries and rules, with the number of plans each removes from a search", "",
 		"moefs boundaries --model deepseek-v2-lite --cluster 8xh800",
 		INPUTS | OPT(SPACE) | OPT(JSON) | OPT(THREADS), mf_cmd_boundaries},
+	{"calibrate", "", "fit the curves of the model to tables of measured operations, as an overlay",
+		"Reads every table of a folder that it knows, fits each curve's constants by robust regression on four "
+		"shapes in five and judges them on the fifth. A table that does not follow its curve is written as "
+		"unsupported. Without --out nothing is written. Exit 1 when no curve follows its form.",
+		"moefs calibrate --from tests/data/tables",
+		OPT(FROM) | OPT(OUT) | OPT(GPU) | OPT(CLUSTER) | OPT(CHECK_ONLY) | OPT(OVERLAY) | OPT(THREADS) |
+			OPT(JSON) | OPT(HELP),
+		mf_cmd_calibrate},
 	{"score", "", "hold predictions against measured rows: coverage, error, rank order, regret",
 		"Nothing is fitted. Every row of the CSV is read as a plan and its inputs and predicted by the "
 		"evaluator that "

@@ -21,6 +21,7 @@ static const char *const glyphs[MF_G_COUNT][2] = {
 	[MF_G_BAR2] = {"▓", "="},
 	[MF_G_BAR3] = {"▒", "+"},
 	[MF_G_BAR4] = {"░", ":"},
+	[MF_G_BAR5] = {"▚", "%"},
 	[MF_G_EMPTY] = {"·", "."},
 	[MF_G_OVER] = {"!", "!"},
 	[MF_G_CORNER_TL] = {"┌", "+"},

@@ -164,6 +164,7 @@ static bool names_for(const mf_app *a, mf_action action, const char **out, size_
 	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
 				 : action == MF_ACT_SHOW   ? mf_show_choices
 				 : action == MF_ACT_DETAIL ? mf_tab_choices
+				 : action == MF_ACT_SIDE   ? mf_side_tab_choices
 							   : NULL;
 	size_t n = 0;
 

@@ -18,6 +18,7 @@ enum column_id {
 	COL_HIDDEN,
 	COL_BUBBLE,
 	COL_SIMULATED,
+	COL_MEASURED,
 	COL_VERDICT,
 	COL_ARGV,
 	COL_COUNT
@@ -46,6 +47,7 @@ static const struct column {
 	[COL_HIDDEN] = {"hidden", "hid%", 5, 3, 3, MF_SORT_HIDDEN, true, false},
 	[COL_BUBBLE] = {"bubble", "bub%", 5, 1u << MF_TRAIN, 4, MF_SORT_BUBBLE, true, false},
 	[COL_SIMULATED] = {"simulated", "simulated", 10, 3, 1, -1, true, true},
+	[COL_MEASURED] = {"measured", "measured", 13, 3, 1, -1, true, false},
 	[COL_VERDICT] = {"verdict", "verdict", 11, 3, 0, -1, false, false},
 	[COL_ARGV] = {"argv", "argv sha256", 12, 3, 1, -1, false, true},
 };
@@ -74,7 +76,10 @@ static bool column_on(const mf_app *a, int i, int cut)
 		asked |= a->columns[k] == i;
 	if (!asked || !(columns[i].phases & 1u << a->phase) || (columns[i].goes && columns[i].goes >= cut))
 		return false;
-	return i != COL_MOVED || mf_before_any(&a->before, a->rows_id);
+	/* These say nothing before there is something to say. */
+	if (i == COL_MOVED)
+		return mf_before_any(&a->before, a->rows_id);
+	return i != COL_MEASURED || a->side.n_measured > 0;
 }
 
 /* Places columns in `width`; absent ones get w 0. */
@@ -178,7 +183,7 @@ int mf_view_heading_key(const mf_app *a, int x)
 {
 	mf_layout l;
 	struct placed at[COL_COUNT];
-	mf_layout_make(&l, a->w, a->h, a->detail_open);
+	mf_layout_make(&l, a->w, a->h, a->detail_open, a->side.open);
 	place_columns(a, l.table.w, at);
 	for (int i = 0; i < COL_COUNT; i++)
 		if (at[i].w > 0 && x >= at[i].x && x < at[i].x + at[i].w)
@@ -217,6 +222,18 @@ static void moved_text(const mf_app *a, const mf_row *row, uint32_t index, char 
 	else
 		snprintf(out, size, "%s%u", mf_glyph_text(was > now ? MF_G_UP : MF_G_DOWN, a->ascii),
 			was > now ? was - now : now - was);
+}
+
+/* "1234 x0.93": what a plan ran at, and that over what was predicted. */
+static void measured_text(const mf_app *a, const mf_row *row, char *out, size_t size)
+{
+	double v = mf_side_measured(&a->side, &row->plan), predicted = a->now.tax ? row->throughput : row->untaxed;
+	char n[32];
+
+	if (isnan(v))
+		return;
+	mf_format_number(n, sizeof(n), v, v < 1000 ? 1 : 0);
+	snprintf(out, size, "%s x%.2f", n, v / predicted);
 }
 
 /* The beginning of the command's hash: what its measurements are kept under. */
@@ -261,6 +278,7 @@ static void cell_text(mf_app *a, const mf_row *row, uint32_t index, int column, 
 		v = row->simulated;
 		digits = v < 1000 ? 1 : 0;
 		break;
+	case COL_MEASURED: measured_text(a, row, out, size); return;
 	case COL_ARGV: argv_text(a, row, out, size); return;
 	case COL_STEP: v = row->step_ms; break;
 	case COL_TTFT: v = row->ttft_ms; break;

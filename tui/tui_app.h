@@ -5,6 +5,7 @@
 #ifndef MF_TUI_APP_H
 #define MF_TUI_APP_H
 
+#include "gpu.h"
 #include "tui_filter.h"
 #include "tui_keys.h"
 #include "tui_theme.h"
@@ -40,7 +41,7 @@ extern const mf_choice mf_show_choices[];
 typedef enum mf_tab { MF_TAB_OVERVIEW, MF_TAB_MEMORY, MF_TAB_TIME, MF_TAB_WHY, MF_TAB_ARGV, MF_TAB_COUNT } mf_tab;
 extern const mf_choice mf_tab_choices[];
 
-typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL } mf_focus;
+typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL, MF_FOCUS_SIDE } mf_focus;
 
 typedef enum mf_panel {
 	MF_PANEL_NONE,
@@ -87,7 +88,10 @@ typedef struct mf_detail {
 	mf_refusal refusal;  /* rule "" when buildable */
 	char note[256];      /* of the paper's emitter */
 	bool argv_valid;
-	mf_buf argv; /* one argument a line; empty when the toolchain has no words */
+	mf_buf argv;      /* one argument a line; empty when the toolchain has no words */
+	bool plain_valid; /* plain_argv is the command of the plan of all defaults, for plain_generation */
+	unsigned plain_generation;
+	mf_buf plain_argv;
 	char argv_sha256[65], plan_sha256[65];
 	bool neighbour_valid;
 	uint32_t neighbour; /* nearest buildable row, MF_NO_ROW */
@@ -121,6 +125,37 @@ typedef struct mf_before {
 	uint32_t *rank; /* MF_NO_ROW: the slot is free */
 	size_t cap;
 } mf_before;
+
+#define MF_SIDE_LINES 1000
+#define MF_MAX_NODE_GPUS 16
+
+/** The last lines of a tab, oldest first from `first` on. */
+typedef struct mf_side_log {
+	char (*line)[256]; /* MF_SIDE_LINES of them once there is one; owned */
+	int first, n;
+} mf_side_log;
+/** What the driver said last. */
+typedef struct mf_node_state {
+	bool known;
+	char error[256]; /* why there are no GPUs, "" when there are */
+	size_t n_gpus;
+	mf_gpu_state gpu[MF_MAX_NODE_GPUS];
+} mf_node_state;
+typedef struct mf_measured_plan {
+	mf_plan plan;
+	double throughput; /* tokens/s/GPU */
+} mf_measured_plan;
+/** The pane of news, and the measurements that came with them. */
+typedef struct mf_side {
+	bool open;
+	mf_side_tab tab;
+	int scroll; /* logs: lines back from the newest; node: lines from the top */
+	int lines, height;
+	mf_side_log log[MF_SIDE_NODE];
+	mf_node_state node;
+	mf_measured_plan *measured; /* owned */
+	size_t n_measured, cap_measured;
+} mf_side;
 
 /** Dots of a picture, two across and four down in a cell; drawn anew only when rows or size changed. */
 typedef struct mf_plot {
@@ -170,6 +205,7 @@ typedef struct mf_app {
 	mf_plot plot;  /* the cloud of all plans as drawn last */
 	uint32_t best; /* first row of the ranking under the constraint, MF_NO_ROW */
 
+	mf_side side;
 	mf_keymap keymap;
 	uint8_t columns[MF_MAX_COLUMNS]; /* of view.c, in the user's order */
 	int n_columns;                   /* 0: the default */
@@ -287,6 +323,8 @@ bool mf_before_any(const mf_before *b, unsigned rows_id);
 void mf_detail_refresh(mf_app *a);
 /** Work on the detail pane that may take some milliseconds, for when no key waits; true when it changed something. */
 bool mf_detail_idle(mf_app *a);
+/** Row of the buildable plan nearest to the selected one, MF_NO_ROW when there is none. */
+uint32_t mf_detail_neighbour(mf_app *a);
 /** The command of the selected plan; refused plans give one too when `forced` and the toolchain has words. */
 mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *out, mf_err *err);
 /** Draws the tab into r; returns how many lines it has in all. */
@@ -306,17 +344,38 @@ uint32_t mf_plot_step(const mf_app *a, long by);
 uint32_t mf_plot_at(const mf_app *a, mf_rect r, int x, int y);
 void mf_plot_dispose(mf_plot *p);
 
+/* ---- the side pane ---- */
+
+/** Takes what a source has, up to a screenful of screenfuls; true when something came. `jobs` may be NULL. */
+bool mf_side_take(mf_app *a, const mf_job_source *jobs);
+/** What a plan was measured at, tokens/s/GPU; NaN when it was not. */
+double mf_side_measured(const mf_side *s, const mf_plan *p);
+void mf_side_draw(mf_app *a, mf_cells *s, mf_rect tabs, mf_rect r);
+/** Tab whose name is at column x of the line of tabs, -1 for none. */
+int mf_side_tab_at(mf_rect tabs, int x);
+void mf_side_dispose(mf_side *s);
+
+/** Asks the driver about this node's GPUs without waiting for the answer. */
+typedef struct mf_node_watch mf_node_watch;
+/** NULL when no thread can be had. */
+mf_node_watch *mf_node_watch_new(void);
+void mf_node_watch_free(mf_node_watch *n);
+void mf_node_watch_ask(mf_node_watch *n);
+/** Readable when an answer is there. */
+int mf_node_watch_fd(const mf_node_watch *n);
+bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out);
+
 /* ---- view ---- */
 
 /** Where things stand on a w x h screen; rectangles without area are absent, none overlap. */
 typedef struct mf_layout {
 	bool too_small;
-	mf_rect header, heading, table, rule, tabs, detail, status;
+	mf_rect header, heading, table, rule, tabs, detail, side_tabs, side, status;
 	bool beside; /* detail at the right of the table, not below */
 } mf_layout;
 #define MF_MIN_W 60
 #define MF_MIN_H 16
-void mf_layout_make(mf_layout *l, int w, int h, bool detail_open);
+void mf_layout_make(mf_layout *l, int w, int h, bool detail_open, bool side_open);
 /** Whether the detail pane is shown when the user did not decide. */
 bool mf_layout_detail_default(int w, int h);
 /** Draws everything; *cursor_x is -1 when the cursor is hidden. */
@@ -329,6 +388,10 @@ void mf_columns_text(const mf_app *a, char *out, size_t size);
 mf_status mf_columns_set(mf_app *a, const char *text, mf_err *err);
 /** Every column of this phase by name, NULL-terminated. */
 void mf_columns_names(const mf_app *a, const char **out, size_t cap);
+/** Tab of the detail pane whose name is at column x, -1 for none (mouse). */
+int mf_view_tab_at(mf_rect tabs, int x);
+/** True when (x, y) lies on the open panel; *line is then the line of it there, -1 on its frame (mouse). */
+bool mf_view_panel_line(const mf_app *a, int x, int y, int *line);
 /** Sort key of the column whose heading is at column x, -1 for none (mouse). */
 int mf_view_heading_key(const mf_app *a, int x);
 

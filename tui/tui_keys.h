@@ -74,9 +74,11 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(HALF_UP, "half-up", "", "C-u", "move", "half a page up") \
 	X(NEXT, "next", "", "n", "move", "next match of f, or else next buildable plan") \
 	X(PREVIOUS, "previous", "", "N", "move", "previous match or buildable plan") \
+	X(NEAREST, "nearest", "", "a", "move", "from a refused plan to the nearest that can be built") \
 	X(DETAIL, "detail", "[TAB]", "Enter", "look", "open the detail pane, or give it the keys") \
 	X(TAB_NEXT, "tab-next", "", "Tab Right", "look", "next tab of the detail pane") \
 	X(TAB_PREVIOUS, "tab-previous", "", "S-Tab Left", "look", "previous tab") \
+	X(SIDE, "side", "[probe|autotune|log|node]", "J", "look", "the side pane: probe, autotune, log, node") \
 	X(BACK, "back", "", "Esc", "look", "leave detail, then clear the filter") \
 	X(COMPARE, "compare", "", "d", "look", "compare the marked plans") \
 	X(FRONT, "front", "", "F", "look", "the Pareto front as a picture; moving goes along it") \

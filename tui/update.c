@@ -92,6 +92,13 @@ static unsigned move(mf_app *a, long by)
 		a->panel_scroll = clamp(a->panel_scroll + (int)by, 0, most > 0 ? most : 0);
 		return MF_FX_REDRAW;
 	}
+	if (a->focus == MF_FOCUS_SIDE) {
+		/* A log is read from its end: down is towards the newest line. */
+		int most = a->side.lines - a->side.height;
+		int to = a->side.scroll + (a->side.tab == MF_SIDE_NODE ? (int)by : -(int)by);
+		a->side.scroll = clamp(to, 0, most > 0 ? most : 0);
+		return MF_FX_REDRAW;
+	}
 	if (a->focus == MF_FOCUS_DETAIL) {
 		int most = a->detail_lines - a->detail_height;
 		a->detail_scroll = clamp(a->detail_scroll + (int)by, 0, most > 0 ? most : 0);
@@ -108,6 +115,7 @@ static unsigned move(mf_app *a, long by)
 static int page_of(const mf_app *a)
 {
 	int page = a->panel != MF_PANEL_NONE     ? a->panel_height
+		   : a->focus == MF_FOCUS_SIDE   ? a->side.height
 		   : a->focus == MF_FOCUS_DETAIL ? a->detail_height
 						 : a->page;
 	return page > 1 ? page - 1 : 1;
@@ -302,6 +310,9 @@ static unsigned back(mf_app *a)
 {
 	if (a->panel != MF_PANEL_NONE) {
 		a->panel = MF_PANEL_NONE;
+	} else if (a->focus == MF_FOCUS_SIDE) {
+		a->focus = MF_FOCUS_TABLE;
+		a->side.open = false;
 	} else if (a->focus == MF_FOCUS_DETAIL) {
 		a->focus = MF_FOCUS_TABLE;
 	} else if (a->front_open) {
@@ -316,8 +327,36 @@ static unsigned back(mf_app *a)
 	return MF_FX_REDRAW;
 }
 
+static unsigned side_tab(mf_app *a, int tab)
+{
+	a->side.open = true;
+	a->focus = MF_FOCUS_SIDE;
+	a->side.tab = (mf_side_tab)((tab + MF_SIDE_COUNT) % MF_SIDE_COUNT);
+	a->side.scroll = 0;
+	return MF_FX_REDRAW;
+}
+
+static unsigned side(mf_app *a, const char *argument)
+{
+	if (*argument) {
+		int v = mf_choice_value(mf_side_tab_choices, argument);
+		if (v >= 0)
+			return side_tab(a, v);
+		mf_app_say(a, true, "no tab '%.40s'; there are probe, autotune, log and node", argument);
+	} else if (a->side.open) {
+		a->side.open = false;
+		if (a->focus == MF_FOCUS_SIDE)
+			a->focus = MF_FOCUS_TABLE;
+	} else {
+		return side_tab(a, (int)a->side.tab);
+	}
+	return MF_FX_REDRAW;
+}
+
 static unsigned turn_tab(mf_app *a, int by)
 {
+	if (a->focus == MF_FOCUS_SIDE)
+		return side_tab(a, (int)a->side.tab + by);
 	a->tab = (mf_tab)(((int)a->tab + by + MF_TAB_COUNT) % MF_TAB_COUNT);
 	a->detail_scroll = 0;
 	a->detail_open = a->detail_asked = true;
@@ -386,6 +425,21 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 		snprintf(a->wanted, sizeof(a->wanted), "%s", argument);
 		return MF_FX_REDRAW | (action == MF_ACT_MODEL ? MF_FX_MODEL : MF_FX_CLUSTER);
 	}
+}
+
+static unsigned nearest(mf_app *a)
+{
+	const mf_row *row = mf_app_selected(a);
+
+	if (!row || row->rule == MF_RULE_NONE) {
+		mf_app_say(a, false, row ? "this plan can be built" : "no plan is selected");
+		return MF_FX_REDRAW;
+	}
+	mf_detail_refresh(a);
+	uint32_t near = mf_detail_neighbour(a);
+	if (near == MF_NO_ROW)
+		mf_app_say(a, true, "no plan of this space can be built");
+	return go_to_row(a, near);
 }
 
 static unsigned set_columns(mf_app *a, const char *argument)
@@ -464,9 +518,11 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_HALF_UP: return move(a, -((page_of(a) + 1) / 2));
 	case MF_ACT_NEXT: return next(a, true);
 	case MF_ACT_PREVIOUS: return next(a, false);
+	case MF_ACT_NEAREST: return nearest(a);
 	case MF_ACT_DETAIL: return detail(a, argument);
 	case MF_ACT_TAB_NEXT: return turn_tab(a, 1);
 	case MF_ACT_TAB_PREVIOUS: return turn_tab(a, -1);
+	case MF_ACT_SIDE: return side(a, argument);
 	case MF_ACT_BACK: return back(a);
 	case MF_ACT_COMPARE:
 		if (a->n_marks < 2) {
@@ -567,15 +623,35 @@ unsigned mf_app_command(mf_app *a, const char *line)
 	return mf_app_act(a, action, trimmed);
 }
 
+/* A click on a line of a list chooses it, on the chosen one it does what Enter does; outside, the panel closes. */
+static unsigned click_panel(mf_app *a, int x, int y)
+{
+	mf_key_event enter = {MF_KEY_ENTER, 0, 0, 0};
+	int line;
+
+	if (!mf_view_panel_line(a, x, y, &line))
+		return back(a);
+	if (!listed(a) || line < 0 || line >= a->n_items)
+		return MF_FX_REDRAW;
+	if (line == a->item || a->panel == MF_PANEL_PICKER) {
+		a->item = line;
+		return mf_app_key(a, &enter);
+	}
+	a->item = line;
+	return MF_FX_REDRAW;
+}
+
 static unsigned mouse(mf_app *a, const mf_key_event *k)
 {
 	mf_layout l;
 
 	if (k->button == 64 || k->button == 65)
 		return move(a, k->button == 64 ? -3 : 3);
-	if (k->button != 0 || a->panel != MF_PANEL_NONE)
+	if (k->button != 0)
 		return 0;
-	mf_layout_make(&l, a->w, a->h, a->detail_open);
+	if (a->panel != MF_PANEL_NONE)
+		return click_panel(a, k->x, k->y);
+	mf_layout_make(&l, a->w, a->h, a->detail_open, a->side.open);
 	if (l.too_small)
 		return 0;
 	if (a->front_open && k->y >= l.table.y && k->y < l.table.y + l.table.h && k->x < l.table.x + l.table.w)
@@ -593,7 +669,19 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 		a->focus = MF_FOCUS_TABLE;
 		return to < a->n_view ? go(a, to) : 0;
 	}
-	if (k->x >= l.detail.x && k->y >= l.detail.y && k->y < l.detail.y + l.detail.h)
+	if (l.side.w > 0 && k->x >= l.side.x && k->y == l.side_tabs.y) {
+		int tab = mf_side_tab_at(l.side_tabs, k->x);
+		return tab >= 0 ? side_tab(a, tab) : MF_FX_REDRAW;
+	}
+	if (l.tabs.w > 0 && k->x >= l.tabs.x && k->y == l.tabs.y) {
+		int tab = mf_view_tab_at(l.tabs, k->x);
+		if (tab >= 0)
+			a->tab = (mf_tab)tab, a->detail_scroll = 0;
+		return MF_FX_REDRAW;
+	}
+	if (l.side.w > 0 && k->x >= l.side.x && k->y >= l.side.y && k->y < l.side.y + l.side.h)
+		a->focus = MF_FOCUS_SIDE;
+	if (l.detail.w > 0 && k->x >= l.detail.x && k->y >= l.detail.y && k->y < l.detail.y + l.detail.h)
 		a->focus = MF_FOCUS_DETAIL;
 	return MF_FX_REDRAW;
 }

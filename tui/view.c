@@ -12,7 +12,7 @@ bool mf_layout_detail_default(int w, int h)
 	return h >= 22 || w >= 120;
 }
 
-void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
+void mf_layout_make(mf_layout *l, int w, int h, bool detail_open, bool side_open)
 {
 	memset(l, 0, sizeof(*l));
 	if (w < MF_MIN_W || h < MF_MIN_H) {
@@ -20,15 +20,16 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 		return;
 	}
 	/* Without the detail pane the status line carries the whole refusal, over two lines. */
-	int header = h >= 20 ? 3 : 2, status = detail_open ? 2 : 3;
+	int header = h >= 20 ? 3 : 2, status = detail_open || side_open ? 2 : 3;
 	l->header = (mf_rect){0, 0, w, header};
 	l->status = (mf_rect){0, h - status, w, status};
 	int top = header, room = h - header - status;
-	if (!detail_open) {
+	if (!detail_open && !side_open) {
 		l->heading = (mf_rect){0, top, w, 1};
 		l->table = (mf_rect){0, top + 1, w, room - 1};
 		return;
 	}
+	mf_rect panes;
 	if (w >= 130) {
 		l->beside = true;
 		int right = w * 2 / 5, left;
@@ -37,17 +38,25 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 		l->heading = (mf_rect){0, top, left, 1};
 		l->table = (mf_rect){0, top + 1, left, room - 1};
 		l->rule = (mf_rect){left, top, 1, room};
-		l->tabs = (mf_rect){left + 1, top, right, 1};
-		l->detail = (mf_rect){left + 1, top + 1, right, room - 1};
-		return;
+		panes = (mf_rect){left + 1, top, right, room};
+	} else {
+		/* Below: at least three rows of plans stay in sight. There is room for one pane: the side pane hides the other. */
+		int below = (room - 2) / 2;
+		below = below > room - 5 ? room - 5 : below;
+		l->heading = (mf_rect){0, top, w, 1};
+		l->table = (mf_rect){0, top + 1, w, room - below - 2};
+		panes = (mf_rect){0, top + room - below - 1, w, below + 1};
+		detail_open = detail_open && !side_open;
 	}
-	/* Below: at least three rows of plans stay in sight. */
-	int detail = (room - 2) / 2;
-	detail = detail > room - 5 ? room - 5 : detail;
-	l->heading = (mf_rect){0, top, w, 1};
-	l->table = (mf_rect){0, top + 1, w, room - detail - 2};
-	l->tabs = (mf_rect){0, top + room - detail - 1, w, 1};
-	l->detail = (mf_rect){0, top + room - detail, w, detail};
+	int upper = !detail_open ? 0 : side_open ? panes.h - (panes.h > 30 ? panes.h / 3 : 10) : panes.h;
+	if (detail_open) {
+		l->tabs = (mf_rect){panes.x, panes.y, panes.w, 1};
+		l->detail = (mf_rect){panes.x, panes.y + 1, panes.w, upper - 1};
+	}
+	if (side_open) {
+		l->side_tabs = (mf_rect){panes.x, panes.y + upper, panes.w, 1};
+		l->side = (mf_rect){panes.x, panes.y + upper + 1, panes.w, panes.h - upper - 1};
+	}
 }
 
 /* ---- header ---- */
@@ -142,9 +151,6 @@ static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
 	mf_rect t = l->tabs;
 	int x = t.x;
 
-	if (l->rule.w > 0)
-		for (int y = l->rule.y; y < l->rule.y + l->rule.h; y++)
-			mf_cells_text(s, l->rule.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
 	for (int i = t.x; i < t.x + t.w; i++)
 		mf_cells_text(s, i, t.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
 	for (int i = 0; mf_tab_choices[i].name; i++) {
@@ -211,13 +217,20 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT,
 		MF_ACT_COPY, MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	/* On a refused plan the way out comes first. */
+	static const mf_action refused[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NEAREST, MF_ACT_NEXT, MF_ACT_DETAIL,
+		MF_ACT_FILTER, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_ASSUMPTIONS, MF_ACT_MARK, MF_ACT_COMPARE,
+		MF_ACT_UNDO, MF_ACT_BOUNDARIES, MF_ACT_SORT, MF_ACT_NONE};
 	static const mf_action boundaries[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action none[] = {MF_ACT_NONE};
+	const mf_row *row = mf_app_selected(a);
+	bool on_refused = a->now.constraint && row && row->rule != MF_RULE_NONE;
 	const mf_action *list = a->prompt.action != MF_ACT_NONE   ? none
 				: a->panel == MF_PANEL_PICKER     ? picker
 				: a->panel == MF_PANEL_BOUNDARIES ? boundaries
 				: a->panel != MF_PANEL_NONE       ? panel
-				: a->focus == MF_FOCUS_DETAIL     ? detail
+				: a->focus != MF_FOCUS_TABLE      ? detail
+				: on_refused                      ? refused
 								  : table;
 	int x = r.x;
 
@@ -445,20 +458,62 @@ static int draw_boundaries(mf_app *a, mf_cells *s, mf_rect r)
 	return n;
 }
 
-static void draw_panel(mf_app *a, mf_cells *s)
+/* Where the open panel stands, its frame included. */
+static mf_rect panel_rect(const mf_app *a)
 {
 	mf_rect body = {0, 2, a->w, a->h - 4};
 
+	if (a->panel != MF_PANEL_PICKER)
+		return body;
+	int h = a->n_items + 2 > body.h ? body.h : a->n_items + 2, w = 20;
+	for (int i = 0; i < a->n_items; i++) {
+		int need = mf_text_width(a->picker_items[i], a->ascii) + 6;
+		w = need > w ? need : w;
+	}
+	w = w > body.w ? body.w : w;
+	return (mf_rect){(body.w - w) / 2, body.y + (body.h - h) / 2, w, h};
+}
+
+/* First line of the panel's list that is in sight. */
+static int panel_from(const mf_app *a, int height)
+{
+	return a->panel != MF_PANEL_PICKER ? a->panel_scroll : a->item >= height ? a->item - (height - 1) : 0;
+}
+
+bool mf_view_panel_line(const mf_app *a, int x, int y, int *line)
+{
+	mf_rect r = panel_rect(a);
+
+	if (x < r.x || x >= r.x + r.w || y < r.y || y >= r.y + r.h)
+		return false;
+	/* The assumptions have a heading. */
+	int first = r.y + 1 + (a->panel == MF_PANEL_ASSUMPTIONS);
+	*line = y < first || y >= r.y + r.h - 1 ? -1 : y - first + panel_from(a, r.h - 2);
+	return true;
+}
+
+int mf_view_tab_at(mf_rect tabs, int x)
+{
+	int at = tabs.x;
+
+	for (int i = 0; mf_tab_choices[i].name; i++) {
+		int w = (int)strlen(mf_tab_choices[i].name) + 4;
+		if (x >= at && x < at + w)
+			return mf_tab_choices[i].value;
+		at += w;
+	}
+	return -1;
+}
+
+static void draw_panel(mf_app *a, mf_cells *s)
+{
+	mf_rect body = panel_rect(a);
+
 	if (a->panel == MF_PANEL_PICKER) {
-		int h = a->n_items + 2 > body.h ? body.h : a->n_items + 2, w = 20;
-		for (int i = 0; i < a->n_items; i++) {
-			int need = mf_text_width(a->picker_items[i], s->ascii) + 6;
-			w = need > w ? need : w;
-		}
-		w = w > body.w ? body.w : w;
-		mf_rect r = {(body.w - w) / 2, body.y + (body.h - h) / 2, w, h};
+		mf_rect r = body;
+		int h = r.h;
 		draw_frame(s, r, mf_tui_keys[a->picker - 1].name);
-		int from = a->item >= h - 2 ? a->item - (h - 3) : 0;
+		int from = panel_from(a, h - 2);
 		for (int i = from; i < a->n_items && i - from < h - 2; i++) {
 			mf_role role = i == a->item ? MF_ROLE_POPUP_SELECTED : MF_ROLE_POPUP;
 			int y = r.y + 1 + i - from;
@@ -501,7 +556,7 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 	*cursor_x = *cursor_y = -1;
 	s->ascii = a->ascii;
 	mf_cells_fill(s, (mf_rect){0, 0, s->w, s->h}, MF_ROLE_TEXT, ' ');
-	mf_layout_make(&l, s->w, s->h, a->detail_open);
+	mf_layout_make(&l, s->w, s->h, a->detail_open, a->side.open);
 	if (l.too_small) {
 		char text[80];
 		snprintf(text, sizeof(text), "moefs needs %dx%d, this is %dx%d; q quits", MF_MIN_W, MF_MIN_H, s->w,
@@ -533,8 +588,12 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 		mf_plot_draw(a, s, l.heading, l.table);
 	else
 		mf_table_draw(a, s, &l);
+	for (int y = l.rule.y; y < l.rule.y + l.rule.h; y++)
+		mf_cells_text(s, l.rule.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
 	if (l.detail.w > 0)
 		draw_detail(a, s, &l);
+	if (l.side.w > 0)
+		mf_side_draw(a, s, l.side_tabs, l.side);
 	draw_status(a, s, l.status, cursor_x, cursor_y);
 	if (a->panel != MF_PANEL_NONE)
 		draw_panel(a, s);

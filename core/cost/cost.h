@@ -17,6 +17,33 @@ typedef enum mf_const_id {
 	MF_CONST_COUNT
 } mf_const_id;
 
+/** Ids of all curves, from curves.def: a curve is a run of constants that were fitted together. */
+typedef enum mf_curve_id {
+#define C(id, name, first, n, d0, d1, d2, d3) MF_CURVE_##id,
+#include "curves.def"
+#undef C
+	MF_CURVE_COUNT
+} mf_curve_id;
+
+#define MF_CURVE_DIMS 4
+typedef struct mf_curve_info {
+	const char *name;
+	mf_const_id first; /* its constants are consecutive */
+	int n;
+	const char *dim[MF_CURVE_DIMS]; /* what its domain is a range of; NULL where there are fewer */
+} mf_curve_info;
+extern const mf_curve_info mf_curve_infos[MF_CURVE_COUNT];
+
+/** What an overlay says of one curve. */
+typedef struct mf_curve_fit {
+	bool given;
+	bool unsupported;                            /* measured, but not of this form: the factory constants stand */
+	double lo[MF_CURVE_DIMS], hi[MF_CURVE_DIMS]; /* shapes seen; NaN: any */
+	uint32_t rows, held_out;                     /* observations fitted on, and kept out of it */
+	double median, p90;                          /* of |ln(predicted/measured)| on those kept out; NaN: unknown */
+	char source[192];
+} mf_curve_fit;
+
 /** Where a constant was measured. Empty fields are "any". */
 typedef struct mf_domain {
 	char gpu[48];                /* "NVIDIA H800", compared without regard to a vendor prefix */
@@ -35,6 +62,8 @@ typedef struct mf_consts {
 	double v[MF_CONST_COUNT];
 	uint8_t from_overlay[MF_CONST_COUNT];
 	mf_domain domain;
+	uint8_t n_curves; /* that the overlay speaks of */
+	mf_curve_fit curves[MF_CURVE_COUNT];
 	char overlay[64]; /* "" for the factory model */
 } mf_consts;
 /** Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090", "rtx4090"). */
@@ -47,9 +76,16 @@ typedef struct mf_const_info {
 	const char *name, *unit, *source;
 } mf_const_info;
 extern const mf_const_info mf_const_infos[MF_CONST_COUNT];
+/** Where a constant's value comes from: its curve's or its overlay's source, or the factory's. Never NULL. */
+const char *mf_const_source(const mf_consts *c, mf_const_id id);
 /** True when (gpu, dtype, tokens per expert, world) lies outside the overlay's domain. Always false for the factory model. */
 bool mf_consts_extrapolated(
 	const mf_consts *c, const mf_cluster *cl, mf_dtype dtype, double tokens_per_expert, uint32_t world);
+/**
+ * True when the overlay speaks of the curve and the shape lies outside what was measured for it, or the curve was found
+ * unsupported. `x` are the curve's dimensions in the order of its info. Always false for the factory model.
+ */
+bool mf_curve_outside(const mf_consts *c, mf_curve_id id, const double x[MF_CURVE_DIMS]);
 
 /* ---- the evaluator --------------------------------------------------------------------------------------------- */
 
@@ -149,7 +185,7 @@ double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p);
 
 /* ---- explain --------------------------------------------------------------------------------------------------- */
 
-#define MF_TERM_MAX_CONSTS 8
+#define MF_TERM_MAX_CONSTS 16
 /** One term of the time model. */
 typedef struct mf_term {
 	const char *name;    /* "dispatch and combine" */
@@ -168,7 +204,7 @@ typedef struct mf_memory_line {
 } mf_memory_line;
 
 #define MF_MAX_TERMS 48
-#define MF_MAX_LINES 64
+#define MF_MAX_LINES 96
 #define MF_MAX_STAGES 128
 /** Every number of a plan opened. A plain (large) value: allocate it, do not put it on small stacks. */
 typedef struct mf_explain {
@@ -181,6 +217,8 @@ typedef struct mf_explain {
 	double stage_bytes[MF_MAX_STAGES]; /* total of every pipeline stage */
 	size_t n_stages;
 } mf_explain;
+/** Memory of one pipeline stage of a training plan: `memory`, `lines` and `stage_bytes` as mf_cost_explain, of `stage`. */
+mf_status mf_cost_explain_stage(mf_cost *c, const mf_plan *p, uint32_t stage, mf_explain *out, mf_err *err);
 /** Slow path of the same code: fills everything. Throughput and total equal the fast calls bit for bit. */
 mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err *err);
 

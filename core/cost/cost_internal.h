@@ -31,6 +31,8 @@ void mf_train_sim_free(struct mf_train_sim *s);
 
 /* The fast calls pass ex == NULL; the explain call passes one and gets lines or terms appended by the same code. */
 void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex);
+/* One stage, opened. */
+mf_status mf_train_memory_stage(mf_cost *c, const mf_plan *p, uint32_t stage, mf_explain *ex, mf_err *err);
 void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex);
 bool mf_train_layout(mf_cost *c, const mf_plan *p, char *out, size_t size);
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex);

@@ -19,6 +19,7 @@ struct answer {
  */
 struct mf_serve_state {
 	mf_serve_tables tables;
+	mf_serve_reach reach;
 	struct answer memo[MEMO_SLOTS]; /* by hash of the key; a later one replaces an earlier */
 };
 
@@ -36,6 +37,19 @@ mf_status mf_serve_state_new(mf_cost *c, mf_err *err)
 void mf_serve_state_free(struct mf_serve_state *s)
 {
 	free(s);
+}
+
+mf_serve_reach *mf_serve_reach_of(const mf_cost *c)
+{
+	return &c->serve->reach;
+}
+
+unsigned mf_serve_left(const mf_cost *c)
+{
+	unsigned left = c->serve->reach.left;
+
+	c->serve->reach.left = 0;
+	return left;
 }
 
 const mf_serve_tables *mf_serve_tables_of(const mf_cost *c)
@@ -70,7 +84,7 @@ static const struct {
 };
 
 static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_pass *pass,
-	double tokens, const char *inputs, bool extrapolated, mf_explain *ex)
+	double tokens, const char *inputs, bool foreign, unsigned left, mf_explain *ex)
 {
 	for (int i = 0; i < MF_PART_COUNT; i++) {
 		mf_term *t;
@@ -82,7 +96,7 @@ static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 		memcpy(t->consts, parts[i].consts, sizeof parts[i].consts);
 		t->n_consts = parts[i].n;
 		mf_serve_part_consts(c, p, z, (mf_serve_part)i, t);
-		t->extrapolated = extrapolated;
+		t->extrapolated = foreign || (left & 1u << i);
 	}
 }
 
@@ -127,12 +141,13 @@ static struct answer *memo_slot(struct mf_serve_state *s, const mf_plan *key)
 	return &s->memo[(h >> 40) % MEMO_SLOTS];
 }
 
-bool mf_serve_extrapolated(const mf_cost *c, double tokens)
+bool mf_serve_extrapolated(const mf_cost *c, double tokens, unsigned left)
 {
 	const mf_model *m = c->in.model;
 
-	return mf_consts_extrapolated(c->k, c->in.cluster, mf_serve_dense_type(m) == MF_LIN_BF16 ? MF_BF16 : MF_FP8,
-		m->experts ? tokens * m->topk / m->experts : tokens, c->world);
+	return left ||
+	       mf_consts_extrapolated(c->k, c->in.cluster, mf_serve_dense_type(m) == MF_LIN_BF16 ? MF_BF16 : MF_FP8,
+		       m->experts ? tokens * m->topk / m->experts : tokens, c->world);
 }
 
 static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
@@ -140,6 +155,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	mf_serve_shape z;
 	mf_serve_bytes b;
 	mf_serve_loop loop;
+	unsigned left;
 	double gpus;
 
 	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
@@ -157,14 +173,16 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 				       : 0;
 	out->bubble_fraction = 1 - loop.in_flight / z.pp; /* stages without a micro-batch */
 	out->batch = loop.running;
-	out->extrapolated = mf_serve_extrapolated(c, loop.batch * z.dp);
+	left = mf_serve_left(c);
+	out->extrapolated = mf_serve_extrapolated(c, loop.batch * z.dp, left);
 	if (ex) {
 		char inputs[160];
 
 		snprintf(inputs, sizeof inputs, "decode pass: batch %.0f a rank, context %.0f, tp %u dp %u ep %u",
 			loop.batch / loop.in_flight, c->in.workload->input_tokens + c->in.workload->output_tokens / 2.0,
 			z.tp, z.dp, z.ep);
-		explain_pass(c, p, &z, &loop.decode, loop.accepted, inputs, out->extrapolated, ex);
+		explain_pass(c, p, &z, &loop.decode, loop.accepted, inputs,
+			mf_serve_extrapolated(c, loop.batch * z.dp, 0), left, ex);
 		mf_explain_term(ex, "prompt stalls", loop.stall_us / 1e3,
 			"(running requests - 1) x (prompt pass - decode and host time that it carries along) / "
 			"(prompts of "
@@ -173,6 +191,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 			c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);
 		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs,
 			MF_C_S_CTX, MF_C_S_MLACTX);
+		ex->terms[ex->n_terms - 1].extrapolated = left >> 16;
 		ttft_term(ex, "ttft: wait", loop.wait_us,
 			"decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs, MF_C_S_WAVES,
 			MF_C_S_WAVES);

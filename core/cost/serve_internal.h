@@ -100,6 +100,13 @@ typedef struct mf_serve_tables {
 	mf_gpu_rates rates;
 	double log_miss[MF_POPULARITY_STEPS]; /* ln of the chance that one token misses an expert, by popularity */
 } mf_serve_tables;
+/** Parts (bits) whose curves were read outside their domain: of decode passes, and 16 bits up of passes with prompts. */
+typedef struct mf_serve_reach {
+	unsigned place, left; /* what is being priced; what left its domain */
+} mf_serve_reach;
+mf_serve_reach *mf_serve_reach_of(const mf_cost *c);
+/** What has left its domain since the last call. */
+unsigned mf_serve_left(const mf_cost *c);
 void mf_serve_tables_fill(const mf_cost *c, mf_serve_tables *out);
 const mf_serve_tables *mf_serve_tables_of(const mf_cost *c);
 
@@ -130,7 +137,10 @@ void mf_serve_run_loop(
 	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_serve_loop *out);
 /** Requests that one attention rank runs at once, of `wanted`: what fits the room. */
 double mf_serve_batch(const mf_cost *c, const mf_serve_bytes *b, double in, double out, double wanted);
-/** Whether (type, tokens an expert, world) of a batch of `tokens` over the engine leave the constants' domain. */
-bool mf_serve_extrapolated(const mf_cost *c, double tokens);
+/**
+ * Whether (type, tokens an expert, world) of a batch of `tokens` over the engine leave the constants' domain, or a pass
+ * since the last call of mf_serve_left left a curve's: `left` is what that call gave.
+ */
+bool mf_serve_extrapolated(const mf_cost *c, double tokens, unsigned left);
 
 #endif

@@ -232,7 +232,8 @@ static double kv_wanted(const mf_cost *c, const mf_plan *p, const mf_serve_shape
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex)
 {
 	bool published = c->opts.ledger == MF_LEDGER_PUBLISHED;
-	double one, kv, rest, band = mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
+	double one, kv, rest, band = mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB,
+			      graphs = p->graph == MF_GRAPH_FULL ? mf_k(c, MF_C_MEM_SERVE_GRAPHS_GIB) * MF_GIB : 0;
 	mf_serve_shape z;
 	mf_serve_bytes b;
 
@@ -258,7 +259,8 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 		rest = (1 - b.fraction) * (c->in.cluster->device_bytes - b.context) + b.context;
 		out->total_bytes = b.weights + kv + rest;
 		out->fits = b.room >= one && b.fraction > 0;
-		out->probe = out->fits && b.room < one + fmin(band, 4 * one);
+		/* Little room in the pool, or a share that leaves less outside it than captured graphs can take. */
+		out->probe = out->fits && (b.room < one + fmin(band, 4 * one) || rest < b.context + graphs);
 		if (!out->fits)
 			out->total_bytes = fmax(out->total_bytes, b.weights + one + fmin(rest, b.reserve + b.context));
 	}

@@ -25,10 +25,23 @@ void mf_serve_tables_fill(const mf_cost *c, mf_serve_tables *out)
 /* ---- curves --------------------------------------------------------------------------------------------------------
  */
 
-/* Consecutive constants of one curve. */
-static const double *curve(const mf_cost *c, mf_const_id first)
+/* Constants of a curve for a shape; notes that the part being priced leaves what the overlay measured. */
+static const double *curve(const mf_cost *c, mf_curve_id id, double x0, double x1, double x2, double x3)
 {
-	return &c->k->v[first];
+	if (c->k->n_curves && mf_curve_outside(c->k, id, (const double[]){x0, x1, x2, x3}))
+		mf_serve_reach_of(c)->left |= mf_serve_reach_of(c)->place;
+	return &c->k->v[mf_curve_infos[id].first];
+}
+
+static bool has_curve(const mf_cost *c, mf_curve_id id)
+{
+	return !isnan(c->k->v[mf_curve_infos[id].first]);
+}
+
+/* What is priced next. */
+static void at(const mf_cost *c, mf_serve_part part, bool prompt)
+{
+	mf_serve_reach_of(c)->place = 1u << (part + (prompt ? 16 : 0));
 }
 
 static double hbm(const mf_cost *c)
@@ -36,16 +49,13 @@ static double hbm(const mf_cost *c)
 	return mf_serve_tables_of(c)->rates.hbm;
 }
 
+static const mf_curve_id gemm_curves[] = {MF_CURVE_GEMM_BF16, MF_CURVE_GEMM_FP8B, MF_CURVE_GEMM_FP8, MF_CURVE_GEMM_FP4};
+
 static double gemm(const mf_cost *c, mf_linear type, double m, double n, double k)
 {
-	static const mf_const_id first[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_FP8B, MF_C_S_GEMM_FP8, MF_C_S_GEMM_FP4};
-	const double *g = curve(c, first[type]);
-
-	if (isnan(g[0])) {
+	if (!has_curve(c, gemm_curves[type]))
 		type = MF_LIN_BF16;
-		g = curve(c, first[type]);
-	}
-	return mf_gemm_us(g, &mf_serve_tables_of(c)->rates, type, m, n, k);
+	return mf_gemm_us(curve(c, gemm_curves[type], m, n, k, 0), &mf_serve_tables_of(c)->rates, type, m, n, k);
 }
 
 /* Expected distinct experts hit by `tokens`. */
@@ -87,30 +97,30 @@ static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 	return fmin(fmax(x, 1 + w->max_violation), z->ep > 1 ? z->ep : 1 + w->max_violation);
 }
 
-/* First constant of the curve that the checkpoint's experts run on, and the arithmetic behind it. */
-static mf_const_id expert_curve(const mf_cost *c, mf_dtype *type)
+/* The curve that the checkpoint's experts run on, and the arithmetic behind it. */
+static mf_curve_id expert_curve(const mf_cost *c, mf_dtype *type)
 {
 	static const struct {
-		mf_const_id first;
+		mf_curve_id id;
 		mf_dtype type;
-	} rows[] = {[MF_QUANT_NONE] = {MF_C_S_MOE_BF16, MF_BF16},
-		[MF_QUANT_FP8_BLOCK] = {MF_C_S_MOE_FP8B, MF_FP8},
-		[MF_QUANT_FP8] = {MF_C_S_MOE_FP8B, MF_FP8},
-		[MF_QUANT_NVFP4] = {MF_C_S_MOE_FP4, MF_FP4},
-		[MF_QUANT_MXFP4] = {MF_C_S_MOE_MXFP4, MF_BF16},
-		[MF_QUANT_INT4] = {MF_C_S_MOE_INT4, MF_BF16},
-		[MF_QUANT_INT8] = {MF_C_S_MOE_FP8B, MF_FP8}};
+	} rows[] = {[MF_QUANT_NONE] = {MF_CURVE_MOE_BF16, MF_BF16},
+		[MF_QUANT_FP8_BLOCK] = {MF_CURVE_MOE_FP8B, MF_FP8},
+		[MF_QUANT_FP8] = {MF_CURVE_MOE_FP8B, MF_FP8},
+		[MF_QUANT_NVFP4] = {MF_CURVE_MOE_FP4, MF_FP4},
+		[MF_QUANT_MXFP4] = {MF_CURVE_MOE_MXFP4, MF_BF16},
+		[MF_QUANT_INT4] = {MF_CURVE_MOE_INT4, MF_BF16},
+		[MF_QUANT_INT8] = {MF_CURVE_MOE_FP8B, MF_FP8}};
 	mf_quant quant = c->in.model->quant;
-	mf_const_id first = rows[quant].first;
+	mf_curve_id id = rows[quant].id;
 
 	*type = rows[quant].type;
-	if (isnan(mf_k(c, first))) {
-		first = MF_C_S_MOE_BF16;
+	if (!has_curve(c, id)) {
+		id = MF_CURVE_MOE_BF16;
 		*type = MF_BF16;
 	}
 	if (quant == MF_QUANT_MXFP4 && c->in.cluster->family == MF_BLACKWELL)
 		*type = MF_FP8;
-	return first;
+	return id;
 }
 
 mf_dtype mf_serve_expert_dtype(const mf_cost *c)
@@ -128,7 +138,7 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	mf_expert_layer layer;
 	mf_kernel_time kernel;
 	mf_dtype type;
-	const double *g = curve(c, expert_curve(c, &type));
+	mf_curve_id id = expert_curve(c, &type);
 	double slots = tokens * m->topk, imb = imbalance(c, z, slots);
 	mf_experts_shape s = {.hidden = mf_model_expert_width(m),
 		.width = m->moe_ffn / (double)z->mtp,
@@ -144,7 +154,9 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	}
 	/* Triton streams foreign slots too, unless an all-to-all delivered local ones alone. */
 	s.streamed = p->a2a == MF_A2A_NONE ? slots : s.mine;
-	return mf_experts_us(g, &mf_serve_tables_of(c)->rates, mf_serve_tables_of(c)->rates.peak[type], &s);
+	s.rows = mf_padded_rows(s.mine, s.active);
+	return mf_experts_us(curve(c, id, tokens, s.hidden, s.width, m->experts / (double)z->ep),
+		&mf_serve_tables_of(c)->rates, mf_serve_tables_of(c)->rates.peak[type], &s);
 }
 
 /* Share of the bus rate that the cluster's NVLink leaves, against the link the tables were measured on. */
@@ -158,11 +170,11 @@ static double nic(const mf_cost *c)
 	return c->in.cluster->nic_gbps * 1e3 * mf_k(c, MF_C_S_NIC_FRAC);
 }
 
-static mf_const_id all_reduce_curve(const mf_cost *c, uint32_t n)
+static mf_curve_id all_reduce_curve(const mf_cost *c, uint32_t n)
 {
 	if (c->in.cluster->fabric == MF_FABRIC_PCIE)
-		return MF_C_S_PAR;
-	return n == 2 ? MF_C_S_AR2 : n <= 4 ? MF_C_S_AR4 : MF_C_S_AR8;
+		return MF_CURVE_PAR;
+	return n == 2 ? MF_CURVE_AR2 : n <= 4 ? MF_CURVE_AR4 : MF_CURVE_AR8;
 }
 
 static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
@@ -173,12 +185,13 @@ static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
 
 	if (n <= 1)
 		return 0;
-	t = mf_all_reduce_us(curve(c, all_reduce_curve(c, n)), n, bytes, pcie ? 1 : link_share(c));
+	t = mf_all_reduce_us(
+		curve(c, all_reduce_curve(c, n), pcie ? n : bytes, bytes, 0, 0), n, bytes, pcie ? 1 : link_share(c));
 	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + 2 * bytes / nic(c) : t;
 }
 
 /* All-gather or reduce-scatter; `bytes` is the whole gathered buffer. */
-static double gather(const mf_cost *c, mf_const_id first, uint32_t n, double bytes)
+static double gather(const mf_cost *c, mf_curve_id id, uint32_t n, double bytes)
 {
 	const mf_cluster *cl = c->in.cluster;
 	bool pcie = cl->fabric == MF_FABRIC_PCIE;
@@ -186,7 +199,7 @@ static double gather(const mf_cost *c, mf_const_id first, uint32_t n, double byt
 
 	if (n <= 1)
 		return 0;
-	t = mf_collective_us(curve(c, pcie ? MF_C_S_PAG : first), n, bytes, pcie ? 1 : link_share(c));
+	t = mf_collective_us(curve(c, pcie ? MF_CURVE_PAG : id, n, bytes, 0, 0), n, bytes, pcie ? 1 : link_share(c));
 	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + bytes / nic(c) : t;
 }
 
@@ -199,7 +212,7 @@ static double deepep(const mf_cost *c, const mf_serve_shape *z, double tokens, b
 {
 	const mf_model *m = c->in.model;
 	double nodes = z->nodes, h = m->hidden, topk = m->topk, share = link_share(c), ranks = fmin(8, z->n), t;
-	const double *g = curve(c, low_latency ? MF_C_S_LL : MF_C_S_NORMAL);
+	const double *g = curve(c, low_latency ? MF_CURVE_LL : MF_CURVE_NORMAL, tokens, h, topk, 0);
 
 	if (low_latency) {
 		t = mf_ll_dispatch_us(g, tokens, h, topk, share) + mf_ll_combine_us(g, tokens, h, topk, share);
@@ -244,7 +257,7 @@ static double indexer(const mf_cost *c, const mf_serve_load *l)
 {
 	const mf_model *m = c->in.model;
 	const mf_gpu_rates *r = &mf_serve_tables_of(c)->rates;
-	const double *g = curve(c, MF_C_S_INDEX);
+	const double *g = &c->k->v[MF_C_S_INDEX];
 	double n = l->prompt_tokens, tokens = decode_tokens(l) + l->prompts * n, width = m->index_heads * m->index_dim;
 	double t = gemm(c, MF_LIN_BF16, tokens, width, m->q_lora ? m->q_lora : m->hidden) +
 		   gemm(c, MF_LIN_BF16, tokens, m->index_dim + m->index_heads, m->hidden);
@@ -285,12 +298,14 @@ static double mla_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serv
 	     gemm(c, type, tokens, z->heads * qd, m->q_lora ? m->q_lora : h) +
 	     gemm(c, type, tokens, h, z->heads * m->v_dim);
 	if (l->batch > 0)
-		t += 2 * mf_mla_bmm_us(curve(c, MF_C_S_BMM), r, rows, z->heads, m->qk_nope, m->kv_lora) +
-		     mf_mla_decode_us(curve(c, MF_C_S_MLADEC), r, rows, z->heads, m->kv_lora, m->qk_rope, kv, context);
+		t += 2 * mf_mla_bmm_us(curve(c, MF_CURVE_BMM, rows, z->heads, 0, 0), r, rows, z->heads, m->qk_nope,
+				 m->kv_lora) +
+		     mf_mla_decode_us(curve(c, MF_CURVE_MLADEC, rows, z->heads, context, 0), r, rows, z->heads,
+			     m->kv_lora, m->qk_rope, kv, context);
 	if (n > 0)
 		t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora) +
-		     l->prompts * mf_mla_prefill_us(
-					  curve(c, MF_C_S_MLACTX), r, l->prompt_tokens, cached, z->heads, qd, m->v_dim);
+		     l->prompts * mf_mla_prefill_us(curve(c, MF_CURVE_MLACTX, l->prompt_tokens, z->heads, 0, 0), r, 1,
+					  l->prompt_tokens, cached, z->heads, qd, m->v_dim);
 	/* Cached latents are expanded to heads again for every later piece of a prompt. */
 	if (n > 0 && l->cached > 0)
 		t += l->prompts * gemm(c, MF_LIN_BF16, l->cached, z->heads * (m->qk_nope + m->v_dim), m->kv_lora);
@@ -309,10 +324,11 @@ static double gqa_layer(const mf_cost *c, const mf_serve_shape *z, const mf_serv
 	t = gemm(c, type, rows + n, (z->heads * (m->attention_gate ? 2 : 1) + 2 * z->kv_heads) * m->head_dim, h) +
 	    gemm(c, type, rows + n, h, z->heads * m->head_dim);
 	if (l->batch > 0)
-		t += mf_decode_us(curve(c, MF_C_S_DEC), r, rows, z->heads, z->kv_heads, m->head_dim, kv, context);
+		t += mf_decode_us(curve(c, MF_CURVE_DEC, rows, z->heads, m->head_dim, context), r, rows, z->heads,
+			z->kv_heads, m->head_dim, kv, context);
 	if (n > 0)
-		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, l->prompt_tokens, l->cached, window, z->heads,
-					  z->kv_heads, m->head_dim);
+		t += l->prompts * mf_prefill_us(curve(c, MF_CURVE_CTX, l->prompt_tokens, z->heads, m->head_dim, 0), r,
+					  1, l->prompt_tokens, l->cached, window, z->heads, z->kv_heads, m->head_dim);
 	return t;
 }
 
@@ -321,7 +337,7 @@ static double state_layer(
 	const mf_cost *c, const mf_serve_load *l, double columns, double inner, double heads, double key, double value)
 {
 	const mf_gpu_rates *r = &mf_serve_tables_of(c)->rates;
-	const double *g = curve(c, MF_C_S_STATE);
+	const double *g = &c->k->v[MF_C_S_STATE];
 	mf_linear type = mf_serve_dense_type(c->in.model);
 	double n = l->prompts * l->prompt_tokens, rows = decode_tokens(l), h = c->in.model->hidden;
 	double t = gemm(c, type, rows + n, columns, h) + gemm(c, type, rows + n, h, inner);
@@ -368,7 +384,7 @@ static double gather_scatter(const mf_cost *c, const mf_serve_shape *z, double g
 {
 	double h = c->in.model->hidden;
 
-	return gather(c, MF_C_S_AG, z->n, group * h * bytes) + gather(c, MF_C_S_RS, z->n, group * h * 2);
+	return gather(c, MF_CURVE_AG, z->n, group * h * bytes) + gather(c, MF_CURVE_RS, z->n, group * h * 2);
 }
 
 static double exchange(
@@ -433,26 +449,33 @@ static void price_pass(
 	bool prompt = n > 0, bf16 = mf_serve_dense_type(m) == MF_LIN_BF16;
 
 	memset(out, 0, sizeof *out);
+	at(c, MF_PART_ATTENTION, prompt);
 	out->part[MF_PART_ATTENTION] = mixers(c, z, l);
 	if (moe > 0) {
+		at(c, MF_PART_EXPERTS, prompt);
 		out->part[MF_PART_EXPERTS] = moe * (gemm(c, MF_LIN_BF16, tokens, m->experts, h) + 3.5 +
 							   experts_us(c, p, z, group / z->moe_dp));
 		if (m->moe_latent)
 			out->part[MF_PART_EXPERTS] += moe * (gemm(c, MF_LIN_BF16, tokens, m->moe_latent, h) +
 								    gemm(c, MF_LIN_BF16, tokens, h, m->moe_latent));
+		at(c, MF_PART_EXCHANGE, prompt);
 		out->part[MF_PART_EXCHANGE] = moe * exchange(c, p, z, tokens, group, prompt);
 	}
+	at(c, MF_PART_SHARED, prompt);
 	if (m->shared_ffn)
 		out->part[MF_PART_SHARED] = moe * shared_experts(c, p, z, tokens, group, prompt);
+	at(c, MF_PART_DENSE, prompt);
 	if (dense > 0)
 		out->part[MF_PART_DENSE] = dense * dense_layer(c, z, tokens, group);
+	at(c, MF_PART_TP, prompt);
 	out->part[MF_PART_TP] = mixing * all_reduce(c, z->tp, 2 * tokens * h);
 	if (m->qk_norm_whole && z->tp > 1)
 		out->part[MF_PART_TP] += mixing * (all_reduce(c, z->tp, 8 * tokens) + 3 * small_us);
 	out->part[MF_PART_SMALL] = m->layers * small(c, mf_k(c, MF_C_S_SMALL_N) + (bf16 ? 0 : 2), 16 * tokens * h);
+	at(c, MF_PART_HEAD, prompt);
 	out->part[MF_PART_HEAD] = gemm(c, MF_LIN_BF16, fmax(1, rows), vocab / z->tp, h) +
 				  small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US) +
-				  (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
+				  (z->tp > 1 ? gather(c, MF_CURVE_AG, z->tp, 2 * rows * vocab) : 0);
 	if (z->pp > 1)
 		out->part[MF_PART_PIPE] =
 			2 * (10 + 2 * tokens * h /
@@ -523,37 +546,39 @@ double mf_serve_floor_us(
 
 /* ---- what a part reads ------------------------------------------------------------------------------------------- */
 
-static void add_curve(mf_term *t, mf_const_id first, int n)
+static void add_curve(mf_term *t, mf_curve_id id)
 {
-	for (int i = 0; i < n && t->n_consts < MF_TERM_MAX_CONSTS; i++)
-		t->consts[t->n_consts++] = (mf_const_id)(first + i);
+	for (int i = 0; i < mf_curve_infos[id].n && t->n_consts < MF_TERM_MAX_CONSTS; i++)
+		t->consts[t->n_consts++] = (mf_const_id)(mf_curve_infos[id].first + i);
 }
 
 void mf_serve_part_consts(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, mf_serve_part part, mf_term *t)
 {
-	static const mf_const_id gemms[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_FP8B, MF_C_S_GEMM_FP8, MF_C_S_GEMM_FP4};
-	mf_const_id dense = gemms[part == MF_PART_DENSE ? ffn_type(c->in.model) : mf_serve_dense_type(c->in.model)];
+	mf_curve_id dense =
+		gemm_curves[part == MF_PART_DENSE ? ffn_type(c->in.model) : mf_serve_dense_type(c->in.model)];
 	mf_dtype type;
 
-	if (isnan(mf_k(c, dense)))
-		dense = MF_C_S_GEMM_BF16;
+	if (!has_curve(c, dense))
+		dense = MF_CURVE_GEMM_BF16;
 	switch (part) {
 	case MF_PART_ATTENTION:
-		add_curve(t, c->in.model->attention == MF_MLA ? MF_C_S_MLADEC : MF_C_S_DEC, 4);
-		add_curve(t, dense, 4);
+		add_curve(t, c->in.model->attention == MF_MLA ? MF_CURVE_MLADEC : MF_CURVE_DEC);
+		add_curve(t, dense);
 		break;
-	case MF_PART_EXPERTS: add_curve(t, expert_curve(c, &type), MF_MOE_CONSTS); break;
-	case MF_PART_DENSE: add_curve(t, dense, MF_GEMM_CONSTS); break;
-	case MF_PART_TP: add_curve(t, all_reduce_curve(c, z->tp), MF_AR_CONSTS); break;
+	case MF_PART_EXPERTS: add_curve(t, expert_curve(c, &type)); break;
+	case MF_PART_DENSE: add_curve(t, dense); break;
+	case MF_PART_TP: add_curve(t, all_reduce_curve(c, z->tp)); break;
 	case MF_PART_EXCHANGE:
-		if (p->a2a != MF_A2A_NONE)
-			add_curve(t, p->deepep_mode == MF_DM_NORMAL ? MF_C_S_NORMAL : MF_C_S_LL, MF_EP_CONSTS);
-		else if (z->dp == 1)
-			add_curve(t, all_reduce_curve(c, z->n), MF_AR_CONSTS);
-		else if (c->in.cluster->fabric == MF_FABRIC_PCIE)
-			add_curve(t, MF_C_S_PAG, MF_COLL_CONSTS);
-		else
-			add_curve(t, MF_C_S_AG, 2 * MF_COLL_CONSTS);
+		if (p->a2a != MF_A2A_NONE) {
+			add_curve(t, p->deepep_mode == MF_DM_NORMAL ? MF_CURVE_NORMAL : MF_CURVE_LL);
+		} else if (z->dp == 1) {
+			add_curve(t, all_reduce_curve(c, z->n));
+		} else if (c->in.cluster->fabric == MF_FABRIC_PCIE) {
+			add_curve(t, MF_CURVE_PAG);
+		} else {
+			add_curve(t, MF_CURVE_AG);
+			add_curve(t, MF_CURVE_RS);
+		}
 		break;
 	default: break;
 	}

@@ -32,7 +32,7 @@ static void prefill_pool(
 	out->latency_ms = alone_us / 1e3;
 	out->batch = prompts * z->dp;
 	out->transfer_ms = (b->kv_token * in + b->kv_request) / (wire * 1e6);
-	out->extrapolated = mf_serve_extrapolated(c, prompts * in * z->dp);
+	out->extrapolated = mf_serve_extrapolated(c, prompts * in * z->dp, mf_serve_left(c));
 }
 
 static void decode_pool(
@@ -53,7 +53,7 @@ static void decode_pool(
 	out->latency_ms = pass.total / accepted / 1e3;
 	out->batch = running;
 	out->tokens_per_s = 1e6 * running * accepted / (pass.total * z->n * z->pp);
-	out->extrapolated = mf_serve_extrapolated(c, running);
+	out->extrapolated = mf_serve_extrapolated(c, running, mf_serve_left(c));
 }
 
 void mf_cost_pool(mf_cost *c, const mf_plan *p, bool prefill, mf_pool *out)

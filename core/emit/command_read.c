@@ -474,6 +474,9 @@ void mf_command_differences(
 
 		if (!flag || find_option(c, given, c->n_argv, flag, &a))
 			continue;
+		/* Part of a command: the model was named beside it. */
+		if (c->phase == MF_TRAIN && !c->has_model && mf_megatron_shape_flag(flag))
+			continue;
 		mf_buf_clear(&y);
 		mf_buf_clear(&text);
 		option_value(&b, &y);

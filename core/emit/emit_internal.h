@@ -30,6 +30,8 @@ void mf_command_unread(mf_command *c, const char *text);
 /* The flag's first spelling; NULL when it is unknown, or of a launcher or a run and says nothing of the plan. */
 const char *mf_megatron_flag(const char *text, size_t len);
 const char *mf_sglang_flag(const char *text, size_t len);
+/* Whether a Megatron flag describes the model. */
+bool mf_megatron_shape_flag(const char *flag);
 /* "Et*3|(tt|)*29m|L" with parentheses and factors written out, as Megatron does; false when it grows beyond reason. */
 bool mf_megatron_layout_unroll(const char *text, mf_buf *out);
 /* Interns the layout of `n` virtual stages in its shortest text; 0 when there is no room. */

@@ -51,6 +51,7 @@ struct flag {
 	{                                                                                                              \
 		name, TEXT, offsetof(struct seen, field)                                                               \
 	}
+/* What describes the model stands together, from --num-layers to --moe-aux-loss-coeff. */
 static const struct flag flags[] = {
 	I("--nnodes", nnodes),
 	I("--nproc-per-node", nproc),
@@ -263,6 +264,15 @@ const char *mf_megatron_flag(const char *text, size_t len)
 		if (f->offset == of_run[i])
 			return NULL;
 	return f->name;
+}
+
+bool mf_megatron_shape_flag(const char *flag)
+{
+	const struct flag *first = find_flag("--num-layers", strlen("--num-layers"));
+	const struct flag *last = find_flag("--moe-aux-loss-coeff", strlen("--moe-aux-loss-coeff"));
+	const struct flag *f = find_flag(flag, strlen(flag));
+
+	return f && f >= first && f <= last;
 }
 
 static mf_status read_integer(const char *flag, const char *text, uint32_t *out, mf_err *err)

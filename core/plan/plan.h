@@ -52,6 +52,7 @@ typedef struct mf_model {
 	char architecture[64]; /* config.json's architectures[0], "" when absent */
 	char path[256];        /* directory of config.json, "" for a built-in model */
 	uint32_t layers, hidden, vocab, max_positions;
+	uint32_t learned_positions; /* learned position embeddings, 0 for rotary or none */
 	mf_attention attention;
 	uint32_t heads, kv_heads;                  /* kv_heads == heads under MLA */
 	uint32_t head_dim;                         /* query/key head size under GQA */
@@ -250,6 +251,16 @@ static inline bool mf_toolchain_is_megatron(mf_toolchain t)
 }
 typedef enum mf_attn_backend { MF_ATTN_FLASH, MF_ATTN_UNFUSED } mf_attn_backend;
 typedef enum mf_loss { MF_LOSS_EAGER, MF_LOSS_NATIVE, MF_LOSS_TE } mf_loss;
+/** Activations that fine-grained offloading moves to the host, by Megatron's module names. */
+typedef enum mf_offload_module {
+	MF_OFFLOAD_ATTN_NORM = 1,
+	MF_OFFLOAD_QKV_LINEAR = 2,
+	MF_OFFLOAD_CORE_ATTN = 4,
+	MF_OFFLOAD_ATTN_PROJ = 8,
+	MF_OFFLOAD_MLP_NORM = 16,
+	MF_OFFLOAD_EXPERT_FC1 = 32,
+	MF_OFFLOAD_MOE_ACT = 64
+} mf_offload_module;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
 extern const mf_choice mf_attention_choices[], mf_graphs_choices[];
 typedef enum mf_optimizer { MF_OPT_ADAM, MF_OPT_MUON } mf_optimizer;
@@ -284,9 +295,19 @@ typedef struct mf_stack {
 	bool shared_expert_overlap;
 	bool permute_fusion, deepep, hybridep, einops, deep_gemm; /* packages present */
 	double attention_dropout;
-	char runner_default[24]; /* SGLang's MoE runner when the plan says auto */
-	double mem_fraction;     /* serving; NaN: from the ledger */
-	mf_engine engine;        /* serving: whose scheduler and host time are priced */
+	/* Switches that no stack file asks for: they are read from commands and measured runs, and the ledger prices them. */
+	double hidden_dropout;
+	uint32_t vocab_multiple;      /* vocabulary is padded to this times tp; 0: 128 */
+	uint32_t optimizer_instances; /* partial distributed optimizer: groups that each hold the whole state; 0: 1 */
+	uint8_t offload_activations;  /* bits of mf_offload_module: saved activations that wait in host memory */
+	bool separate_wgrad;          /* no gradient-accumulation fusion: weight gradients exist on their own first */
+	bool sequential_experts;      /* experts one by one, no grouped GEMM */
+	bool muon;                    /* Muon: matrices have one moment */
+	bool fp8_params;              /* weights are kept and gathered in 8 bits */
+	bool mtp_repeated;            /* one set of MTP weights, used at every depth */
+	char runner_default[24];      /* SGLang's MoE runner when the plan says auto */
+	double mem_fraction;          /* serving; NaN: from the ledger */
+	mf_engine engine;             /* serving: whose scheduler and host time are priced */
 } mf_stack;
 mf_status mf_stack_load(mf_stack *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);

@@ -429,3 +429,148 @@ Test(memory, layers_that_do_not_divide_are_priced)
 	cr_expect_float_eq(total_gb(r, "tp1/pp2/ep4/1f1b"), total_gb(r, "tp1/pp2/ep4/1f1b/lay:14-13"), 1e-9);
 	rig_free(r);
 }
+
+/* ---- rules of single switches -------------------------------------------------------------------------------------- */
+
+/* Lines that start with `prefix` under a change of the stack, GB. */
+static double switched(const char *plan_text, const char *prefix, void (*change)(rig *r))
+{
+	rig *r = rig_new("deepseek-v2-lite", "8xh800", "megatron-0.18.0");
+	double gb;
+
+	change(r);
+	rig_start(r);
+	gb = lines_gb(r, plan_text, prefix);
+	rig_free(r);
+	return gb;
+}
+
+static void nothing(rig *r)
+{
+	(void)r;
+}
+static void muon(rig *r)
+{
+	r->stack.muon = true;
+}
+static void two_instances(rig *r)
+{
+	r->stack.optimizer_instances = 2;
+}
+static void separate_wgrad(rig *r)
+{
+	r->stack.separate_wgrad = true;
+}
+static void hidden_dropout(rig *r)
+{
+	r->stack.hidden_dropout = 0.1;
+}
+static void offload_fc1(rig *r)
+{
+	r->stack.offload_activations = MF_OFFLOAD_EXPERT_FC1;
+}
+static void fp8_params(rig *r)
+{
+	r->stack.fp8_params = true;
+	r->work.precision = MF_PREC_MXFP8;
+}
+static void learned_positions(rig *r)
+{
+	r->model.learned_positions = 4096;
+}
+static void odd_vocabulary(rig *r)
+{
+	r->model.vocab = 50257;
+	r->stack.vocab_multiple = 3232;
+}
+static void repeated_mtp(rig *r)
+{
+	r->model.mtp_layers = 2;
+	r->work.mtp = true;
+	r->stack.mtp_repeated = true;
+}
+static void two_mtp(rig *r)
+{
+	r->model.mtp_layers = 2;
+	r->work.mtp = true;
+}
+
+Test(memory, switches_cost_what_their_rules_say)
+{
+	const char *plan_text = "tp1/pp1/ep8/1f1b";
+	double t = 4096, h = 2048, layers = 27, moe = 26, rows = t * 6;
+
+	/* Muon: one moment of a matrix, Adam's two of the embeddings (2 x 102400 x 2048, over 8 ranks). */
+	cr_expect_float_eq(
+		switched(plan_text, "moments.expert", muon), switched(plan_text, "moments.expert", nothing) / 2, 1e-9);
+	cr_expect_float_eq(switched(plan_text, "moments.dense", muon),
+		switched(plan_text, "moments.dense", nothing) / 2 + 4 * 2 * 102400 * h / 8 / MF_GB, 1e-6);
+	/* Two optimizer instances: every group of half the ranks holds the whole state. */
+	cr_expect_float_eq(switched("tp1/pp1/ep4/1f1b", "master", two_instances),
+		2 * switched("tp1/pp1/ep4/1f1b", "master", nothing), 1e-6);
+	/* Without gradient-accumulation fusion nothing is cached, and the head's gradient stands beside the logits. */
+	cr_expect_float_eq(switched(plan_text, "workspace.dummy", separate_wgrad), 0, 0);
+	cr_expect_float_eq(switched(plan_text, "temp.head_wgrad", separate_wgrad), 2 * 102400 * h / MF_GB, 1e-6);
+	/* One byte of mask a residual, and one after the embedding. */
+	cr_expect_float_eq(switched(plan_text, "act.", hidden_dropout) - switched(plan_text, "act.", nothing),
+		(2 * layers + 1) * t * h / MF_GB, 1e-6);
+	/* Offload: the tokens of the experts wait on the host, two layers' worth is back. */
+	cr_expect_float_eq(switched(plan_text, "act.moe.dispatched", offload_fc1), 0, 0);
+	cr_expect_float_eq(switched(plan_text, "act.moe.dispatched", nothing), moe * 2 * rows * h / MF_GB, 1e-6);
+	cr_expect_float_eq(switched(plan_text, "temp.", offload_fc1) + switched(plan_text, "logits", offload_fc1) -
+				   switched(plan_text, "temp.", nothing) - switched(plan_text, "logits", nothing),
+		2 * 2 * rows * h / MF_GB, 1e-6);
+	/* MXFP8 weights: rows and columns with a scale for 32 values each. */
+	cr_expect_float_eq(switched(plan_text, "weights.expert", fp8_params),
+		switched(plan_text, "weights.expert", nothing) * 2.0625 / 2, 1e-9);
+	cr_expect_float_eq(
+		switched(plan_text, "weights.dense", learned_positions) - switched(plan_text, "weights.dense", nothing),
+		2 * 4096 * h / MF_GB, 1e-9);
+	/* The vocabulary is padded to a multiple: 50257 to 16 x 3232 = 51712, twice, embedding and head. */
+	cr_expect_float_eq(
+		switched(plan_text, "weights.dense", nothing) - switched(plan_text, "weights.dense", odd_vocabulary),
+		2 * 2 * (102400 - 51712) * h / MF_GB, 1e-9);
+	/* Two depths of MTP with one set of weights. */
+	cr_expect_float_eq(switched(plan_text, "weights", two_mtp) - switched(plan_text, "weights", nothing),
+		2 * (switched(plan_text, "weights", repeated_mtp) - switched(plan_text, "weights", nothing)), 1e-6);
+}
+
+Test(memory, hybrids_hold_the_parameters_of_their_layers)
+{
+	static const char *const models[] = {
+		"nemotron-3-nano-30b-a3b", "qwen3.5-35b-a3b", "qwen3-next-80b-a3b", "glm-5.2"};
+
+	for (size_t i = 0; i < MF_COUNT(models); i++) {
+		rig *r = rig_new(models[i], "8xh800", "megatron-0.18.0");
+		mf_param_count n;
+
+		rig_start(r);
+		mf_model_count(&r->model, &n);
+		cr_expect_float_eq(lines_gb(r, "tp1/pp1/ep1/1f1b", "weights") * MF_GB / 2 / (double)n.total, 1, 0.005,
+			"%s: %.3f GB of weights, %.3f G parameters", models[i],
+			lines_gb(r, "tp1/pp1/ep1/1f1b", "weights"), (double)n.total / 1e9);
+		rig_free(r);
+	}
+}
+
+Test(memory, a_stage_opened_is_that_stage)
+{
+	rig *r = rig_new("deepseek-v3", "256x8xh800", "megatron-0.18.0");
+	mf_err err = {0};
+	mf_plan p;
+
+	rig_start(r);
+	p = plan(r, "tp1/pp8/v2/ep64/interleaved");
+	for (uint32_t stage = 0; stage < 8; stage++) {
+		double sum = 0;
+
+		cr_assert_eq(mf_cost_explain_stage(r->cost, &p, stage, &r->ex, &err), MF_OK, "%s", err.msg);
+		for (size_t k = 0; k < r->ex.n_lines; k++)
+			sum += r->ex.lines[k].bytes;
+		cr_expect_float_eq(sum, r->ex.stage_bytes[stage], 0);
+		cr_expect_float_eq(r->ex.memory.total_bytes, r->ex.stage_bytes[stage], 0);
+		cr_expect_eq(r->ex.memory.worst_stage, stage);
+	}
+	cr_expect_eq(mf_cost_explain_stage(r->cost, &p, 8, &r->ex, &err), MF_EINPUT);
+	rig_free(r);
+}
