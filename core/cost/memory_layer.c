@@ -484,6 +484,10 @@ void mf_layer_memory_fill(const mf_cost *c, const mf_plan *p, mf_layer_memory *o
 		out->sum[k] = a.sum;
 		out->forward_extra[k] = a.forward_extra;
 		out->backward_extra[k] = a.backward_extra;
+		if (p->overlap && p->recompute != MF_RECOMPUTE_FULL) {
+			out->forward_extra[k] += a.sum;
+			out->backward_extra[k] += a.sum;
+		}
 		out->loss_window = fmax(out->loss_window, (double)(int64_t)(2 * a.offloaded));
 		if (p->recompute == MF_RECOMPUTE_FULL) {
 			/* Only the checkpoint stays; backward pays its layers again. */

@@ -312,14 +312,16 @@ static uint32_t done_of(uint32_t done, uint32_t group, uint32_t vpp, uint32_t i)
  * Interleaved order (schedules.py:857-867): groups of N micro-batches pass chunk 0, then chunk 1 and so on; backwards
  * in the reverse order of chunks, `warm` steps behind. Between two changes of chunk the load moves evenly, so only
  * those changes are looked at, over one period: 2 vpp of them.
+ *
+ * Under EP overlap one more forward precedes, but then a forward and a backward run layer by layer against each other
+ * (combined_1f1b.py), the one filling what the other frees: as many chunks as without, and one layer (memory_layer.c).
  */
 static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k, uint32_t kinds,
 	uint32_t rank, uint32_t m, bool equal, struct moment *out, bool explain)
 {
 	uint32_t vpp = p->vpp, group = p->pp < m ? p->pp : m, rounds = (m + group - 1) / group,
 		 total = rounds * group * vpp;
-	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group + (p->overlap ? 1u : 0u), step, end,
-		 best_step = 0;
+	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group, step, end, best_step = 0;
 	uint32_t fc, fat, bc = vpp - 1, bat = 0;
 	double bytes[MF_MAX_CHUNKS], extra_f[MF_MAX_CHUNKS], extra_b[MF_MAX_CHUNKS], load = 0, peak = -1;
 	uint32_t best_chunk = 0;
@@ -606,7 +608,9 @@ INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 		mf_ledger_add(t, "temp.offload_window", l->loss_window, "two layers' worth of offloaded activations");
 	} else {
 		mf_ledger_add(t, "temp.layer", r->extra,
-			"one layer at work, backward as a rule; under recompute its activations again");
+			"one layer at work, backward as a rule; under recompute its activations again; under EP "
+			"overlap those "
+			"of the other micro-batch's layer");
 	}
 	mf_ledger_add(t, "p2p", p2p, "4 t H of peer buffers, twice with interleaving");
 	mf_ledger_add(t, "fsdp.gather_embed", gather_embed, "2 B: embedding and head are no unit and stay gathered");
