@@ -6,6 +6,7 @@
 #ifndef MF_CLI_H
 #define MF_CLI_H
 
+#include "autotune.h"
 #include "job.h"
 #include "search.h"
 
@@ -18,6 +19,7 @@
 	X(PHASE, "phase", "PHASE", "train serve", "what the plan is for") \
 	X(SPACE, "space", "SPACE", "paper default wide", "which plans are enumerated") \
 	X(OVERLAY, "overlay", "NAME|PATH", "@calibrated", "calibrated constants; none given: the factory model") \
+	X(AUTOTUNE, "autotune", "FILE", NULL, "report of generated kernels, attached to the best plans where they win after tax") \
 	X(STACK, "stack", "NAME|PATH", "@stacks", "software the plan runs on") \
 	X(SITE, "site", "PATH", NULL, "paths, hosts and run length of this place") \
 	X(LEDGER, "ledger", "PROFILE", "published full", "memory accounting") \
@@ -122,6 +124,7 @@ typedef struct mf_session {
 	mf_site site;
 	mf_consts consts;
 	mf_cost_opts cost_opts;
+	mf_autotune *autotune; /* of cost_opts; NULL: none */
 	mf_inputs in;
 	mf_emitter *emitter;
 	mf_cost *cost;

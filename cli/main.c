@@ -9,8 +9,8 @@
 
 #define INPUTS                                                                                                         \
 	(OPT(MODEL) | OPT(CLUSTER) | OPT(WORKLOAD) | OPT(PHASE) | OPT(OVERLAY) | OPT(STACK) | OPT(SITE) |              \
-		OPT(LEDGER) | OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) | OPT(INPUT_TOKENS) |           \
-		OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) | OPT(MAX_VIOLATION) | OPT(HELP))
+		OPT(AUTOTUNE) | OPT(LEDGER) | OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) |               \
+		OPT(INPUT_TOKENS) | OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) | OPT(MAX_VIOLATION) | OPT(HELP))
 
 const mf_command_info mf_commands[] = {
 	{"tui", "", "open the terminal program (the default)",
