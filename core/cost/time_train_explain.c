@@ -42,8 +42,11 @@ static const struct {
 		"4 T (q + k) (6), gated activation 6 T f (10)",
 		{MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
 	[TT_PERMUTE] = {"permute and expert activation",
-		"rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10)",
-		{MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD}, 4},
+		"rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10); clamped GLU and expert biases "
+		"unfused: more "
+		"bytes an element",
+		{MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD, MF_C_EXPERT_BIAS_FWD, MF_C_EXPERT_BIAS_BWD},
+		6},
 	[TT_QUANTIZE] = {"quantization casts", "bytes per GEMM input element / (bw * HBM) + kernels a local expert",
 		{MF_C_QUANT_BYTES, MF_C_QUANT_BYTES_FUSED, MF_C_QUANT_KERNELS, MF_C_QUANT_KERNELS_FUSED}, 4},
 	[TT_TP] = {"tensor-parallel collectives",
@@ -118,6 +121,8 @@ static int in_force(const mf_cost *c, const mf_plan *p, mf_const_id id)
 	case MF_C_ATT_WINDOW: return m->window ? (int)id : -1;
 	case MF_C_SCAN_MAMBA: return m->mamba_layers ? (int)id : -1;
 	case MF_C_SCAN_DELTA: return m->delta_layers ? (int)id : -1;
+	case MF_C_EXPERT_BIAS_FWD:
+	case MF_C_EXPERT_BIAS_BWD: return m->mlp_bias || m->linear_bias ? (int)id : -1;
 	case MF_C_GLU_FWD:
 	case MF_C_GLU_BWD: return m->clamped_glu ? (int)id : -1;
 	case MF_C_QUANT_BYTES:
@@ -223,9 +228,10 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 			uses(t, MF_C_EXCHANGE_SMS);
 	}
 	if (st->unhidden != 0)
-		term(&o, "first and last micro-batch", st->unhidden,
-			"what the first forward and the last backward cannot hide: one "
-			"micro-batch without overlap less one with it",
+		term(&o, st->shown > 1 ? "exchange shown beside copies" : "first and last micro-batch", st->unhidden,
+			st->shown > 1 ? "offload under overlap: all micro-batches without overlap less all with it"
+				      : "what the first forward and the last backward cannot hide: one "
+					"micro-batch without overlap less one with it",
 			"micro-batches=%.0f", st->m);
 	shared_hidden = rank_sum(c, &o, offsetof(tt_layer, shared_hidden));
 	if (shared_hidden > 0) {
