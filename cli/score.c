@@ -320,7 +320,8 @@ static void print_replicas(const mf_scorecard *c, bool markdown)
 	if (!r->pairs)
 		return;
 	section(markdown, "Serving: k engines against one k times as wide, at equal load");
-	printf("%zu pairs of one release: the faster one is chosen in %zu, TPOT regret %.3f on average; always choosing the "
+	printf("%zu pairs of one release: the faster one is chosen in %zu, TPOT regret %.3f on average; always "
+	       "choosing the "
 	       "narrow engines is right in %zu.\n",
 		r->pairs, r->right, r->mean_regret, r->narrow_wins);
 }

@@ -25,7 +25,8 @@ static mf_scorecard *judge(mf_measured_table *t, const char *rows)
 	cr_assert(text != NULL);
 	strcpy(text, HEAD);
 	strcat(text, rows);
-	cr_assert(eq(int, mf_measured_parse(t, "rows.csv", text, strlen(text), &err), MF_OK), "%d %s", err.line, err.msg);
+	cr_assert(
+		eq(int, mf_measured_parse(t, "rows.csv", text, strlen(text), &err), MF_OK), "%d %s", err.line, err.msg);
 	free(text);
 	cr_assert(eq(int, mf_score_run(&c, t, &opts, &err), MF_OK), "%s", err.msg);
 	return c;
@@ -36,22 +37,25 @@ Test(score_serve, a_row_becomes_a_plan_and_an_engine)
 	static const struct {
 		const char *row, *plan, *group, *why;
 	} rows[] = {
-		{"a,serve,MiniMax-M2.5,H200,4,8,4,1,4,1,1,fp8,,1024,1024,16,tpot,9,ms,ok,s,engine=vllm 0.18.0", "tp4/pp1/ep4",
-			"vllm", ""},
-		{"a,serve,Kimi-K2.5,B200,8,8,1,1,8,1,8,fp4,,8192,1024,64,ttft,9,ms,ok,s,engine=trtllm 1.2", "tp1/pp1/ep8",
-			"trtllm", ""},
+		{"a,serve,MiniMax-M2.5,H200,4,8,4,1,4,1,1,fp8,,1024,1024,16,tpot,9,ms,ok,s,engine=vllm 0.18.0",
+			"tp4/pp1/ep4", "vllm", ""},
+		{"a,serve,Kimi-K2.5,B200,8,8,1,1,8,1,8,fp4,,8192,1024,64,ttft,9,ms,ok,s,engine=trtllm 1.2",
+			"tp1/pp1/ep8", "trtllm", ""},
 		{"a,serve,gpt-oss-120b,H100,4,8,4,1,2,2,1,fp4,,1000,1000,,output_tokens_per_s_per_gpu,9,tok/s/GPU,ok,s,"
 		 "engine=TensorRT-LLM; all requests queued at once",
 			"tp4/pp1/ep2", "trtllm", ""},
 		{"a,serve,DeepSeek-V3,H100,32,8,1,,32,,32,,two-batch overlap,1000,0,,prefill_tokens_per_s_per_node,9,"
 		 "tok/s/node,ok,s,\"prefill-only, 16384 tokens per device, DeepEP normal\"",
 			"tp1/pp1/ep32/a2a:deepep/ck524288/tbo", "sglang-wide", ""},
-		{"a,serve,DeepSeek-V3,H100,72,8,1,,72,,72,,,4000,,9216,decode_tokens_per_s_per_node,9,tok/s/node,ok,s,x",
+		{"a,serve,DeepSeek-V3,H100,72,8,1,,72,,72,,,4000,,9216,decode_tokens_per_s_per_node,9,tok/s/"
+		 "node,ok,s,x",
 			"tp1/pp1/ep72/a2a:deepep", "sglang-wide", ""},
 		{"a,serve,GLM-5,H200,8,8,8,1,1,8,1,fp8,,1024,1024,16,tpot,9,ms,ok,s,engine=Megatron dynamic", "", "",
 			"engine not modelled: Megatron dynamic"},
-		{"a,serve,GLM-5,H200,8,8,8,1,1,8,1,fp8,,,1024,16,tpot,9,ms,ok,s,engine=vllm", "", "", "lengths not stated"},
-		{"a,serve,GLM-5,H200,8,8,,,,,,fp8,,1024,1024,16,tpot,9,ms,ok,s,engine=vllm", "", "", "layout not stated"},
+		{"a,serve,GLM-5,H200,8,8,8,1,1,8,1,fp8,,,1024,16,tpot,9,ms,ok,s,engine=vllm", "", "",
+			"lengths not stated"},
+		{"a,serve,GLM-5,H200,8,8,,,,,,fp8,,1024,1024,16,tpot,9,ms,ok,s,engine=vllm", "", "",
+			"layout not stated"},
 		{"a,serve,GLM-5,H200,8,8,4,1,1,4,1,fp8,,1024,1024,16,tpot,9,ms,ok,s,engine=vllm", "", "",
 			"layout does not fill the GPUs"},
 		{"a,serve,GLM-5,H200,8,8,8,1,1,8,1,int3,,1024,1024,16,tpot,9,ms,ok,s,engine=vllm", "", "",
@@ -88,7 +92,7 @@ Test(score_serve, what_a_row_says_moves_its_prediction)
 	mf_scorecard *c = judge(&t,
 		LAYOUT "s,engine=trtllm 1.2" TAIL /* plain */
 			LAYOUT "s,engine=trtllm 1.2; MTP3" TAIL
-				"a,serve,DeepSeek-R1,H200,8,8,8,1,1,8,1,fp8,,1024,2048,4,tpot,2,ms,ok,s,engine=trtllm 1.2" TAIL);
+		       "a,serve,DeepSeek-R1,H200,8,8,8,1,1,8,1,fp8,,1024,2048,4,tpot,2,ms,ok,s,engine=trtllm 1.2" TAIL);
 
 	cr_expect(lt(dbl, c->judged[1].predicted, c->judged[0].predicted), "speculation is fast at a small batch");
 	cr_expect(not(c->judged[0].outside));
@@ -102,8 +106,9 @@ Test(score_serve, nothing_is_fitted_while_scoring)
 {
 	mf_measured_table a, b;
 	mf_scorecard *one = judge(&a, LAYOUT "s,engine=vllm 0.18" TAIL),
-		     *other = judge(&b, "a,serve,DeepSeek-R1,H200,8,8,8,1,1,8,1,fp8,,1024,2048,4,tpot,900,ms,ok,s,engine=vllm "
-					"0.18" TAIL);
+		     *other = judge(&b,
+			     "a,serve,DeepSeek-R1,H200,8,8,8,1,1,8,1,fp8,,1024,2048,4,tpot,900,ms,ok,s,engine=vllm "
+			     "0.18" TAIL);
 
 	cr_expect(eq(dbl, one->judged[0].predicted, other->judged[0].predicted));
 	mf_scorecard_free(one);
