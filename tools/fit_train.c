@@ -41,9 +41,9 @@ static const knob knobs[] = {
 	K("all", 0.75, MF_C_HOST_LOW),
 	K("all", 0.375, MF_C_HIDE_EP),
 	K("all", 0.3, MF_C_HIDE_EP_WGRAD),
-	K("hopper", 0.75, MF_C_QUANT_BYTES),
-	K("blackwell", 0.75, MF_C_QUANT_BYTES),
-	K("blackwell", 0.75, MF_C_QUANT_BYTES_FUSED),
+	K("hopper", 0.5, MF_C_QUANT_BYTES),
+	K("blackwell", 0.5, MF_C_QUANT_BYTES),
+	K("blackwell", 0.5, MF_C_QUANT_BYTES_FUSED),
 	K("all", 0.5, MF_C_SCAN_MAMBA, MF_C_SCAN_DELTA),
 	K("all", 0.4, MF_C_GLU_FWD, MF_C_GLU_BWD, MF_C_EXPERT_BIAS_FWD, MF_C_EXPERT_BIAS_BWD),
 	K("all", 0.375, MF_C_CONTEND),
@@ -64,8 +64,9 @@ static const struct {
 	double value;
 } starts[] = {
 	{"hopper", MF_C_SUSTAIN, 0.86},
-	{"B200", MF_C_SUSTAIN, 0.76},
-	{"B300", MF_C_SUSTAIN, 0.82},
+	/* B200: a published list of sustained GEMMs, 0.48 of peak, over the burst table's 0.66; the others by board power. */
+	{"B200", MF_C_SUSTAIN, 0.73},
+	{"B300", MF_C_SUSTAIN, 0.77},
 	{"GB200", MF_C_SUSTAIN, 0.80},
 	{"GB300", MF_C_SUSTAIN, 0.88},
 	{"hopper", MF_C_GEMM_GROUPED, 0.82},
@@ -76,17 +77,17 @@ static const struct {
 	{"all", MF_C_HOST_LOW, 2},
 	{"all", MF_C_HIDE_EP, 0.60},
 	{"all", MF_C_HIDE_EP_WGRAD, 0.72},
-	{"all", MF_C_QUANT_BYTES, 4},
-	{"all", MF_C_QUANT_BYTES_FUSED, 4},
+	/* Counted: amax 2, read 2, write 1 + 1 transposed, pad 4; without amax on Blackwell; fused without padding. */
+	{"hopper", MF_C_QUANT_BYTES, 10},
+	{"blackwell", MF_C_QUANT_BYTES, 8},
+	{"all", MF_C_QUANT_BYTES_FUSED, 4.2},
 	{"all", MF_C_QUANT_KERNELS, 2},
 	{"all", MF_C_QUANT_KERNELS_FUSED, 0},
 	{"all", MF_C_CONTEND, 1},
 	{"all", MF_C_ATT_BWD, 0.8},
 	{"all", MF_C_HBM, 0.8},
-	{"all", MF_C_NIC, 0.88},
 	{"all", MF_C_LOSS_BYTES, 18},
 	{"all", MF_C_GEMM_WGRAD, 0.93},
-	{"blackwell", MF_C_GEMM_FP4, 0.51},
 	{"all", MF_C_GRAPH_CUT, 0.6},
 	{"all", MF_C_ATT_ULTRA, 1},
 	{"blackwell", MF_C_SCAN_MAMBA, 0.027},
@@ -154,7 +155,8 @@ static double objective(const char *without, int which)
 
 static double fit(const char *without)
 {
-	static const double steps[] = {0.32, 0.16, 0.08};
+	/* The first steps are wide: a floor that binds nowhere shows no slope. */
+	static const double steps[] = {1.28, 0.64, 0.32, 0.16, 0.08};
 	double best;
 
 	memset(x, 0, sizeof x);
