@@ -391,7 +391,7 @@ static double metric_factor(const reading *rd, bool *inverse)
 
 /* ---- families --------------------------------------------------------------------------------------------------------- */
 
-/* Architectures: models of one are not judged by constants that were fitted on another of it. */
+/* Architectures that the shipped constants were fitted on: their models are judged by constants no run was fitted to. */
 static const struct {
 	const char *begins, *family; /* of the built-in model's name */
 } families[] = {
@@ -411,16 +411,15 @@ static const struct {
 	{"qwen3-coder", "qwen3"},
 };
 
-/* Constants fitted on the tuned runs of all other families (tools/fit_train): what a family's rows are judged by. */
+/* Constants before any run was fitted. */
 static const struct {
-	const char *family, *where; /* a GPU, a GPU family, or "all" */
+	const char *where; /* a GPU, a GPU family, or "all" */
 	mf_const_id id;
 	double value;
-} held_out[] = {
-#define H(family, where, id, value) {family, where, MF_C_##id, value},
-#include "train_heldout.def"
-#undef H
-	{NULL, NULL, MF_CONST_COUNT, 0},
+} priors[] = {
+#define P(where, id, value, source) {where, MF_C_##id, value},
+#include "train_priors.def"
+#undef P
 };
 
 bool mf_score_train_where(const char *where, const mf_cluster *c)
@@ -430,11 +429,12 @@ bool mf_score_train_where(const char *where, const mf_cluster *c)
 	return strcmp(where, "all") == 0 || strcmp(where, c->gpu) == 0 || strcmp(where, names[c->family]) == 0;
 }
 
-static void leave_out(mf_consts *k, const char *family, const mf_cluster *c)
+/* Puts back what end-to-end runs moved; what an overlay gave was measured on operations and stays. */
+static void unfit(mf_consts *k, const mf_cluster *c)
 {
-	for (size_t i = 0; held_out[i].family; i++)
-		if (strcmp(held_out[i].family, family) == 0 && mf_score_train_where(held_out[i].where, c))
-			k->v[held_out[i].id] = held_out[i].value;
+	for (size_t i = 0; i < MF_COUNT(priors); i++)
+		if (!k->from_overlay[priors[i].id] && mf_score_train_where(priors[i].where, c))
+			k->v[priors[i].id] = priors[i].value;
 }
 
 /* ---- judging ----------------------------------------------------------------------------------------------------------- */
@@ -563,7 +563,7 @@ void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 	if (!rd)
 		return;
 	if (rd->family && !mf_score_factory(ctx))
-		leave_out(&rd->consts, rd->family, rd->cluster);
+		unfit(&rd->consts, rd->cluster);
 	rate = price(rd, &rd->consts, out, &extrapolated);
 	if (rate > 0) {
 		factor = metric_factor(rd, &inverse);
