@@ -127,6 +127,7 @@ static mf_plan memo_key(const mf_plan *p)
 	k.a2a = p->a2a;
 	k.deepep_mode = p->deepep_mode;
 	k.graph = p->graph;
+	k.kernel = p->kernel;
 	return k;
 }
 
