@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "score_internal.h"
+#include "golden.h"
 
 /* ---- what sources leave unsaid -------------------------------------------------------------------------------------- */
 
@@ -96,7 +96,8 @@ struct mf_train_row {
 	const mf_measured *row;
 	const char *family; /* NULL: of none that constants were fitted on */
 	const source *src;
-	double release; /* 26.06 of "26.06.01" */
+	const mf_golden *test; /* a functional test of Megatron's own */
+	double release;        /* 26.06 of "26.06.01" */
 	mf_model model;
 	const mf_cluster *cluster;
 	mf_consts consts;
@@ -127,7 +128,8 @@ static bool outside_domain(const reading *rd)
 	const mf_measured *r = rd->row;
 	char card[64];
 
-	if (rd->src->other || begins(r->model, "gpt-test") || strcmp(r->schedule, "dualpipe") == 0)
+	if (rd->src->other || rd->test || mf_measured_note(r, "test", card, sizeof card) ||
+		strcmp(r->schedule, "dualpipe") == 0)
 		return true;
 	if (mf_measured_says(r, "LoRA") || mf_measured_says(r, "SFT") || mf_measured_says(r, "packed"))
 		return true;
@@ -287,6 +289,8 @@ static void read_software(reading *rd)
 		.einops = true,
 		.mem_fraction = NAN};
 	s->fused_quant = cl->family == MF_BLACKWELL && rd->release >= 26.06 && !rd->regression;
+	if (rd->test && (rd->test->flags & MF_GOLD_UNFUSED))
+		s->attention = MF_ATTN_UNFUSED;
 	if (mf_measured_says(r, "Muon"))
 		s->optimizer = MF_OPT_MUON;
 	p->overlap = strstr(r->overlap, "moe_ep_overlap") != NULL || strstr(r->overlap, "DualPipe") != NULL;
@@ -468,8 +472,10 @@ static double price(reading *rd, const mf_consts *k, mf_judged *out, bool *extra
 static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
 	reading *rd = calloc(1, sizeof *rd);
-	const mf_model *model;
+	const mf_model *model = NULL;
 	const mf_consts *consts;
+	double n_gpus = row->n_gpus;
+	char test[160];
 
 	if (!rd || !(rd->intern = mf_intern_new())) {
 		free(rd);
@@ -479,6 +485,9 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 	rd->row = row;
 	rd->src = source_of(row);
 	rd->plan = mf_plan_default(MF_TRAIN);
+	if (mf_measured_note(row, "test", test, sizeof test) && (rd->test = mf_golden_find(test)) && isnan(n_gpus) &&
+		rd->test->gpus)
+		n_gpus = rd->test->gpus;
 	if (!mf_measured_note(row, "container", out->release, sizeof out->release))
 		snprintf(out->release, sizeof out->release, "%s", rd->src->release ? rd->src->release : "");
 	rd->release = release_number(out->release);
@@ -490,11 +499,15 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 		mf_score_uncovered(out, "no figure was measured");
 	else if (mf_measured_says(row, "LoRA"))
 		mf_score_uncovered(out, "LoRA: frozen weights are no workload");
-	else if ((model = mf_score_model(ctx, row->model, out)) && (rd->cluster = mf_score_cluster(ctx, row, out)) &&
+	else if ((rd->test || (model = mf_score_model(ctx, row->model, out))) &&
+		 (rd->cluster = mf_score_cluster_of(ctx, row->gpu, n_gpus, row->gpus_per_node, out)) &&
 		 (consts = mf_score_consts(ctx, rd->cluster, out))) {
 		bool inverse;
 
-		rd->model = *model;
+		if (rd->test)
+			mf_golden_model(row, &mf_golden_shapes[rd->test->shape], &rd->model);
+		else
+			rd->model = *model;
 		rd->consts = *consts;
 		for (size_t i = 0; i < MF_COUNT(families) && !rd->family; i++)
 			if (begins(rd->model.name, families[i].begins))

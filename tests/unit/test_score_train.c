@@ -139,19 +139,19 @@ Test(score_train, what_cannot_be_read_says_why)
 	done(&r);
 }
 
-/* A family is judged by constants that others gave; a model of no family by what ships. */
+/* A family that shipped constants were fitted on is judged by those before any fit; a model of no such family by what ships. */
 Test(score_train, a_family_is_left_out_of_its_own_judgement)
 {
 	static const char rows[] = QWEN("step_time", "24.7138",
 		"s") "b,train,GLM-4.5-Air,H100,16,8,1,1,,16,,1,,,,none,,bf16,1,1024,4096,,,,step_time,40,s,ok,src,\n";
-	struct run held = judge(rows, NULL), shipped = judge(rows, "none");
+	struct run honest = judge(rows, NULL), shipped = judge(rows, "none");
 
-	cr_expect_neq(held.card->judged[0].predicted, shipped.card->judged[0].predicted);
-	cr_expect_eq(held.card->judged[1].predicted, shipped.card->judged[1].predicted);
-	cr_expect_float_eq(held.card->in_sample.median_abs_log,
+	cr_expect_neq(honest.card->judged[0].predicted, shipped.card->judged[0].predicted);
+	cr_expect_eq(honest.card->judged[1].predicted, shipped.card->judged[1].predicted);
+	cr_expect_float_eq(honest.card->in_sample.median_abs_log,
 		fmin(shipped.card->kinds[MF_ROW_TRAIN].median_abs_log, INFINITY), 1e-12);
 	cr_expect_eq(shipped.card->in_sample.rows, 0);
-	done(&held);
+	done(&honest);
 	done(&shipped);
 }
 
