@@ -311,7 +311,7 @@ n v
 :dump
 S
 says out "DISAGREE"
-TMPDIR=$work MOEFS_PYTHON=$fake FAKE=missing play 80x24 <<'S'
+TMPDIR=$work MOEFS_PYTHON=$fake FAKE=missing play 200x60 <<'S'
 v
 :dump
 S
