@@ -399,6 +399,7 @@ mf_status mf_score_run(mf_scorecard **out, const mf_measured_table *t, const mf_
 		}
 		if ((st = make_sets(c, scratch, err)) == MF_OK)
 			st = make_parts(c, scratch, err);
+		mf_score_replica_pairs(c, &c->replicas);
 		if (st == MF_OK && c->asked[MF_ROW_TRAIN] && !mf_score_factory(ctx))
 			st = add_in_sample(c, t, err);
 	}
