@@ -66,9 +66,11 @@ static mf_status find_standing(mf_session *s, const mf_plan *p, double throughpu
 	return MF_OK;
 }
 
-static cJSON *verdict_json(mf_session *s, const mf_row *row, const mf_shown *shown)
+/* `about` is NULL where the real toolchain was not started. */
+static cJSON *verdict_json(
+	mf_session *s, const mf_row *row, const mf_shown *shown, const mf_real_info *about, const mf_real_verdict *said)
 {
-	cJSON *o = cJSON_CreateObject(), *real;
+	cJSON *o = cJSON_CreateObject();
 	const mf_refusal *r = &shown->refusal;
 
 	cJSON_AddStringToObject(o, "plan", shown->plan);
@@ -83,10 +85,7 @@ static cJSON *verdict_json(mf_session *s, const mf_row *row, const mf_shown *sho
 	cJSON_AddStringToObject(o, "toolchain", mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain));
 	mf_json_number(o, "throughput", row->throughput);
 	mf_json_number(o, "memory_gb", row->memory_gb);
-	real = cJSON_AddObjectToObject(o, "real");
-	cJSON_AddBoolToObject(real, "ran", false);
-	cJSON_AddNullToObject(real, "agrees");
-	cJSON_AddNullToObject(real, "message");
+	mf_ask_json(cJSON_AddObjectToObject(o, "real"), about, said);
 	return o;
 }
 
@@ -154,18 +153,30 @@ static cJSON *differences_json(mf_session *s, const mf_plan *p, const mf_command
 	return list;
 }
 
-static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c, bool json, bool *rejected, mf_err *err)
+/* True when the real toolchain's answer makes the whole answer a negative one. */
+static bool denied(const mf_real_verdict *said)
+{
+	return said->agrees == MF_DISAGREES || (said->ran && !said->accepted);
+}
+
+/* Judges and prints one plan; `real` is NULL or asked about it too. */
+static mf_status check_one(
+	mf_session *s, const mf_plan *p, const mf_command *c, mf_real *real, bool json, bool *rejected, mf_err *err)
 {
 	mf_row row = judge(s, p);
 	struct standing stand;
 	char better[MF_PLAN_TEXT_MAX] = "";
+	const mf_real_info *about = real ? mf_real_about(real) : NULL;
+	mf_real_verdict said = {0};
 	mf_shown shown;
 	cJSON *o, *list;
 	mf_status st = mf_show_row(s, &row, false, &shown, err);
 
+	if (st == MF_OK && real)
+		st = mf_ask_plan(real, s, p, row.rule, &said, err);
 	if (st < 0)
 		return st;
-	*rejected = row.rule != MF_RULE_NONE;
+	*rejected = row.rule != MF_RULE_NONE || denied(&said);
 	if (c) {
 		st = find_standing(
 			s, p, row.rule || !isfinite(row.throughput) ? 0 : (double)row.throughput, &stand, err);
@@ -175,7 +186,7 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 			mf_plan_format(&stand.better.plan, s->in.intern, better);
 	}
 	if (json) {
-		o = verdict_json(s, &row, &shown);
+		o = verdict_json(s, &row, &shown, about, &said);
 		if (c) {
 			list = cJSON_AddArrayToObject(o, "unread");
 			for (size_t i = 0; i < c->n_unread; i++)
@@ -190,6 +201,8 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 		return mf_json_print(o, true) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the verdict");
 	}
 	print_verdict(s, &row, &shown);
+	if (about)
+		mf_ask_print(about, &said);
 	if (!c)
 		return MF_OK;
 	for (size_t i = 0; i < c->n_unread; i++)
@@ -207,14 +220,16 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 	return MF_OK;
 }
 
-/* The verdict under every version of the phase's toolchain, one line each. */
-static mf_status check_all(mf_session *s, const mf_plan *p, bool json, bool *rejected, mf_err *err)
+/* The verdict under every version of the phase's toolchain, one line each; `real` answers for its own version. */
+static mf_status check_all(mf_session *s, const mf_plan *p, mf_real *real, bool json, bool *rejected, mf_err *err)
 {
 	bool megatron = mf_toolchain_is_megatron(s->stack.toolchain);
+	const mf_real_info *about = real ? mf_real_about(real) : NULL;
 	cJSON *list = json ? cJSON_CreateArray() : NULL;
 
 	*rejected = false;
 	for (const mf_choice *c = mf_toolchain_choices; c->name; c++) {
+		mf_real_verdict said = {0};
 		mf_row row;
 		mf_shown shown;
 		mf_status st;
@@ -227,19 +242,41 @@ static mf_status check_all(mf_session *s, const mf_plan *p, bool json, bool *rej
 			return st;
 		}
 		row = judge(s, p);
-		if ((st = mf_show_row(s, &row, false, &shown, err)) < 0) {
+		st = mf_show_row(s, &row, false, &shown, err);
+		if (st == MF_OK && about && strcmp(about->version, strchr(c->name, '-') + 1) == 0)
+			st = mf_ask_plan(real, s, p, row.rule, &said, err);
+		if (st < 0) {
 			cJSON_Delete(list);
 			return st;
 		}
-		*rejected |= row.rule != MF_RULE_NONE;
+		*rejected |= row.rule != MF_RULE_NONE || denied(&said);
 		if (json)
-			cJSON_AddItemToArray(list, verdict_json(s, &row, &shown));
+			cJSON_AddItemToArray(list, verdict_json(s, &row, &shown, said.ran ? about : NULL, &said));
 		else if (row.rule)
 			printf("%-18s rejected   %s: %s\n", c->name, shown.refusal.rule, shown.refusal.reason);
 		else
 			printf("%-18s buildable\n", c->name);
+		if (!json && said.ran)
+			mf_ask_print(about, &said);
 	}
 	return !json || mf_json_print(list, true) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the verdicts");
+}
+
+/* Judges one plan, or the plan of command `c`, under one toolchain or all; with --real, by the installed one too. */
+static mf_status check(
+	mf_session *s, const mf_args *a, const mf_plan *p, const mf_command *c, bool *rejected, mf_err *err)
+{
+	bool json = a->value[OPT_JSON] != NULL;
+	bool all = a->value[OPT_TOOLCHAIN] && strcmp(a->value[OPT_TOOLCHAIN], "all") == 0;
+	mf_real *real = NULL;
+	mf_status st;
+
+	if (a->value[OPT_REAL] && (st = mf_ask_open(&real, s, a, err)) < 0)
+		return st;
+	st = all ? check_all(s, p, real, json, rejected, err) : check_one(s, p, c, real, json, rejected, err);
+	if (real)
+		mf_ask_close(real);
+	return st;
 }
 
 /* Takes over what a command says about model, workload, stack and world; options given beside it win. */
@@ -305,9 +342,7 @@ static int check_command(const mf_args *a)
 		intern = NULL;
 		st = adopt(&s, a, &c, &err);
 		if (st == MF_OK)
-			st = a->value[OPT_TOOLCHAIN] && strcmp(a->value[OPT_TOOLCHAIN], "all") == 0
-				     ? check_all(&s, &c.plan, a->value[OPT_JSON] != NULL, &rejected, &err)
-				     : check_one(&s, &c.plan, &c, a->value[OPT_JSON] != NULL, &rejected, &err);
+			st = check(&s, a, &c.plan, &c, &rejected, &err);
 		mf_session_close(&s);
 	}
 	mf_command_dispose(&c);
@@ -318,7 +353,7 @@ static int check_command(const mf_args *a)
 int mf_cmd_check(const mf_args *a)
 {
 	static mf_session s;
-	bool rejected = false, json = a->value[OPT_JSON] != NULL;
+	bool rejected = false;
 	mf_plan p;
 	mf_err err;
 	mf_status st;
@@ -333,9 +368,7 @@ int mf_cmd_check(const mf_args *a)
 		return mf_report(&err);
 	st = mf_plan_parse(&p, a->value[OPT_PLAN], s.workload.phase, s.in.intern, &err);
 	if (st == MF_OK)
-		st = a->value[OPT_TOOLCHAIN] && strcmp(a->value[OPT_TOOLCHAIN], "all") == 0
-			     ? check_all(&s, &p, json, &rejected, &err)
-			     : check_one(&s, &p, NULL, json, &rejected, &err);
+		st = check(&s, a, &p, NULL, &rejected, &err);
 	mf_session_close(&s);
 	return st < 0 ? mf_report(&err) : rejected ? 1 : 0;
 }

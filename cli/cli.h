@@ -6,6 +6,7 @@
 #ifndef MF_CLI_H
 #define MF_CLI_H
 
+#include "job.h"
 #include "search.h"
 
 /** X(id, "name", "VALUE" or NULL for a switch, completion word list or NULL, "help") */
@@ -59,6 +60,10 @@
 	X(GPU, "gpu", "NAME", NULL, "built-in GPU whose datasheet the tables are read against (default: what they name)") \
 	X(CHECK_ONLY, "check", NULL, NULL, "judge the factory constants or an overlay against the tables, and fit nothing") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
+	X(REAL, "real", NULL, NULL, "ask the installed toolchain itself about the command, on the CPU") \
+	X(REAL_N, "real", "N", NULL, "ask the installed toolchain itself about N plans, half of them refused ones") \
+	X(REAL_PYTHON, "real-python", "PATH", NULL, "interpreter or virtual environment that has the toolchain") \
+	X(REAL_PATH, "real-path", "FOLDER", NULL, "folder that holds the toolchain's package, or a checkout of it") \
 	X(HELP, "help", NULL, NULL, "show help")
 /* clang-format on */
 
@@ -160,9 +165,28 @@ int mf_cmd_version(const mf_args *a);
 int mf_cmd_completion(const mf_args *a);
 int mf_cmd_help(const mf_args *a);
 
-/* ---- JSON output ---------------------------------------------------------------------------------------------- */
+/* ---- the real toolchain ------------------------------------------------------------------------------------------ */
 
 struct cJSON;
+/** Starts the witness of --real for the session's toolchain; Ctrl-C then stops what waits for it. */
+mf_status mf_ask_open(mf_real **out, mf_session *s, const mf_args *a, mf_err *err);
+/** Ends the witness. After a Ctrl-C the program ends here, as by that signal. */
+void mf_ask_close(mf_real *r);
+/** Emits `p`, refused or not, and asks about the command; `ours` is our verdict on it. */
+mf_status mf_ask_plan(mf_real *r, mf_session *s, const mf_plan *p, mf_rule_id ours, mf_real_verdict *out, mf_err *err);
+/** Fills the object `real` of check --json. `about` may be NULL: nothing was started. */
+void mf_ask_json(struct cJSON *real, const mf_real_info *about, const mf_real_verdict *v);
+void mf_ask_print(const mf_real_info *about, const mf_real_verdict *v);
+/**
+ * Asks about `n` rows of a search: of a ranking the best buildable ones and, for the other half, refused ones of as many
+ * rules as there are; of a sample its first rows. Progress goes to a terminal on standard error. The result is printed,
+ * or put under "real" in `json` where that is given. `*wrong` is how many verdicts disagree.
+ */
+mf_status mf_ask_rows(mf_session *s, const mf_args *a, mf_search *found, bool sample, size_t n, struct cJSON *json,
+	size_t *wrong, mf_err *err);
+
+/* ---- JSON output ---------------------------------------------------------------------------------------------- */
+
 /** Adds a number, or null when it is NaN or infinite. */
 void mf_json_number(struct cJSON *object, const char *key, double value);
 /** Adds a string, or null for NULL or "". */

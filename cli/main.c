@@ -22,10 +22,14 @@ const mf_command_info mf_commands[] = {
 			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME) | OPT(JOBS),
 		mf_cmd_tui},
 	{"search", "", "rank every plan of a space",
-		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words.",
+		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words. "
+		"--real N asks "
+		"the installed toolchain about N plans, the best buildable ones and the best refused ones of every "
+		"rule, or N of "
+		"the --sample; exit 1 when a verdict disagrees.",
 		"moefs search --model deepseek-v2-lite --cluster 8xh800 --top 5",
 		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(TOP) | OPT(JSON) | OPT(EMIT) | OPT(FORCED) | OPT(SAMPLE) |
-			OPT(SEED) | OPT(PLANS) | OPT(THREADS),
+			OPT(SEED) | OPT(PLANS) | OPT(THREADS) | OPT(REAL_N) | OPT(REAL_PYTHON) | OPT(REAL_PATH),
 		mf_cmd_search},
 	{"emit", "", "write the command of a plan",
 		"A refused plan is not written (exit 1) unless --forced is given. With --out the provenance goes into "
@@ -37,9 +41,15 @@ const mf_command_info mf_commands[] = {
 		"Exit 0 when it can, 1 when it is refused. --argv FILE or -- COMMAND reads an existing launch command "
 		"back into a "
 		"plan, says what it could not read, and shows where the plan stands and the smallest change that would "
-		"be better.",
+		"be better. --real runs the installed toolchain's own argument, configuration and process-group code "
+		"on the "
+		"emitted command, without a GPU, and says whether it agrees; exit 1 when it refuses or does not, 3 "
+		"when it is "
+		"not installed.",
 		"moefs check --plan tp2/pp1/ep4/1f1b --cluster 8xh800 --ledger published",
-		INPUTS | OPT(PLAN) | OPT(ARGV) | OPT(JSON) | OPT(THREADS), mf_cmd_check},
+		INPUTS | OPT(PLAN) | OPT(ARGV) | OPT(JSON) | OPT(THREADS) | OPT(REAL) | OPT(REAL_PYTHON) |
+			OPT(REAL_PATH),
+		mf_cmd_check},
 	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines",
 		"--timeline simulates a training step and draws it: the streams of a GPU over a few layers, and the "
 		"passes "

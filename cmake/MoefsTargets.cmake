@@ -56,3 +56,14 @@ function(moefs_embed_configs target)
     target_sources(${target} PRIVATE ${out})
   endif()
 endfunction()
+
+# Compiles job/witness/*.py into the target as mf_witness_files[] (see job/real.c).
+function(moefs_embed_witness target)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/job/witness/*.py)
+  set(out ${CMAKE_BINARY_DIR}/embedded_witness.c)
+  add_custom_command(OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/job/witness -DOUT=${out}
+      -P ${CMAKE_SOURCE_DIR}/cmake/embed_witness.cmake
+    DEPENDS ${files} ${CMAKE_SOURCE_DIR}/cmake/embed_witness.cmake)
+  target_sources(${target} PRIVATE ${out})
+endfunction()

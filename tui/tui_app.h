@@ -6,6 +6,7 @@
 #define MF_TUI_APP_H
 
 #include "gpu.h"
+#include "timeline.h"
 #include "tui_filter.h"
 #include "tui_keys.h"
 #include "tui_theme.h"
@@ -38,7 +39,15 @@ typedef enum mf_effect {
 typedef enum mf_show { MF_SHOW_ALL, MF_SHOW_BUILDABLE, MF_SHOW_REJECTED } mf_show;
 extern const mf_choice mf_show_choices[];
 
-typedef enum mf_tab { MF_TAB_OVERVIEW, MF_TAB_MEMORY, MF_TAB_TIME, MF_TAB_WHY, MF_TAB_ARGV, MF_TAB_COUNT } mf_tab;
+typedef enum mf_tab {
+	MF_TAB_OVERVIEW,
+	MF_TAB_MEMORY,
+	MF_TAB_TIME,
+	MF_TAB_TIMELINE,
+	MF_TAB_WHY,
+	MF_TAB_ARGV,
+	MF_TAB_COUNT
+} mf_tab;
 extern const mf_choice mf_tab_choices[];
 
 typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL, MF_FOCUS_SIDE } mf_focus;
@@ -87,6 +96,10 @@ typedef struct mf_detail {
 	mf_explain *explain; /* owned; allocated once */
 	mf_refusal refusal;  /* rule "" when buildable */
 	char note[256];      /* of the paper's emitter */
+	bool timeline_valid;
+	mf_status timeline_status;
+	mf_err timeline_err;
+	mf_timeline timeline; /* owned */
 	bool argv_valid;
 	mf_buf argv;      /* one argument a line; empty when the toolchain has no words */
 	bool plain_valid; /* plain_argv is the command of the plan of all defaults, for plain_generation */
@@ -228,6 +241,8 @@ typedef struct mf_app {
 	int detail_scroll, detail_lines, detail_height;
 	int page; /* rows of the table, as drawn last */
 	mf_detail detail;
+	int zoom;         /* the timeline shows 1 / 2^zoom of the step, */
+	double zoom_from; /* from this share of it on */
 	mf_plan marks[MF_MAX_MARKS];
 	int n_marks;
 	mf_panel panel;

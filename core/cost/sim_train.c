@@ -408,3 +408,15 @@ void mf_timeline_dispose(mf_timeline *t)
 	free(t->step);
 	memset(t, 0, sizeof(*t));
 }
+
+char mf_bar_mark(const mf_bar *b, bool of_layers)
+{
+	/* Labels are ASCII words in small letters. */
+	char first = b->label[0], upper = first >= 'a' && first <= 'z' ? (char)(first - 'a' + 'A') : first;
+
+	if (of_layers)
+		return b->backward ? first : upper;
+	if (b->micro_batch < 0)
+		return upper;
+	return b->backward ? (char)('a' + b->micro_batch % 26) : (char)('0' + b->micro_batch % 10);
+}

@@ -42,8 +42,11 @@ static const struct {
 		"4 T (q + k) (6), gated activation 6 T f (10)",
 		{MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
 	[TT_PERMUTE] = {"permute and expert activation",
-		"rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10)",
-		{MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD}, 4},
+		"rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10); clamped GLU and expert biases "
+		"unfused: more "
+		"bytes an element",
+		{MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD, MF_C_EXPERT_BIAS_FWD, MF_C_EXPERT_BIAS_BWD},
+		6},
 	[TT_QUANTIZE] = {"quantization casts", "bytes per GEMM input element / (bw * HBM) + kernels a local expert",
 		{MF_C_QUANT_BYTES, MF_C_QUANT_BYTES_FUSED, MF_C_QUANT_KERNELS, MF_C_QUANT_KERNELS_FUSED}, 4},
 	[TT_TP] = {"tensor-parallel collectives",
@@ -118,6 +121,8 @@ static int in_force(const mf_cost *c, const mf_plan *p, mf_const_id id)
 	case MF_C_ATT_WINDOW: return m->window ? (int)id : -1;
 	case MF_C_SCAN_MAMBA: return m->mamba_layers ? (int)id : -1;
 	case MF_C_SCAN_DELTA: return m->delta_layers ? (int)id : -1;
+	case MF_C_EXPERT_BIAS_FWD:
+	case MF_C_EXPERT_BIAS_BWD: return m->mlp_bias || m->linear_bias ? (int)id : -1;
 	case MF_C_GLU_FWD:
 	case MF_C_GLU_BWD: return m->clamped_glu ? (int)id : -1;
 	case MF_C_QUANT_BYTES:

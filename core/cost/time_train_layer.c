@@ -384,6 +384,12 @@ static double mlp(const ctx *x, tt_layer *l, tt_term term, double ffn)
 	return f;
 }
 
+/* The fused low-precision expert kernel, captured whole, covers clamped activations and biases; nothing else does. */
+static bool unfused_experts(const ctx *x)
+{
+	return !(x->s->fused_quant && x->low && x->c->in.stack->graphs == MF_GRAPHS_FULL);
+}
+
 static void moe(const ctx *x, tt_layer *l)
 {
 	const mf_model *m = x->m;
@@ -411,9 +417,13 @@ static void moe(const ctx *x, tt_layer *l)
 	act = tt_stream(s, r * ffn * 2 * (up + 1), 1);
 	act_b = tt_stream(s, r * ffn * 2 * (2 * up + 1), 1);
 	add(l, TT_PERMUTE, act, act_b);
-	if (m->clamped_glu && !(s->fused_quant && x->low && x->c->in.stack->graphs == MF_GRAPHS_FULL))
-		add(l, TT_PERMUTE, tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_FWD), 10),
-			tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_BWD), 16));
+	if (m->clamped_glu && unfused_experts(x))
+		add(l, TT_PERMUTE, tt_stream(s, r * ffn * up * mf_k(x->c, MF_C_GLU_FWD), 10),
+			tt_stream(s, r * ffn * up * mf_k(x->c, MF_C_GLU_BWD), 16));
+	/* Biases of the second linear go expert by expert: two small kernels each, six in backward. */
+	if ((m->mlp_bias || m->linear_bias) && unfused_experts(x))
+		add(l, TT_PERMUTE, tt_stream(s, r * h * mf_k(x->c, MF_C_EXPERT_BIAS_FWD), 2 * x->local_experts),
+			tt_stream(s, r * h * mf_k(x->c, MF_C_EXPERT_BIAS_BWD), 6 * x->local_experts));
 	{
 		/* Copies of a row: all-to-all sorts twice when a rank has several experts. */
 		double copies = p->dispatcher != MF_DISP_ALLTOALL ? 6 : x->local_experts > 1 ? 14 : 10;

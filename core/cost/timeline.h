@@ -52,6 +52,12 @@ typedef struct mf_bar {
 	bool backward;
 } mf_bar;
 
+/**
+ * One sign for a bar. Among layers, the first letter of its label, small when backward; in a step, the micro-batch's last
+ * digit for a forward, a letter for a backward, and the first letter of what belongs to the step as a whole.
+ */
+char mf_bar_mark(const mf_bar *b, bool of_layers);
+
 /** A step opened in time. Owns its bars. */
 typedef struct mf_timeline {
 	mf_simulated sum;

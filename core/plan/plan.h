@@ -140,6 +140,9 @@ const char *mf_model_builtin(const char *name);
 /** From a parsed document (config.json keys, JSON or YAML). */
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 
+/** Appends the model's config.json: the file it was loaded from, or a built-in model's keys as JSON. */
+mf_status mf_model_config_json(const mf_model *m, mf_buf *out, mf_err *err);
+
 /** Parameters of a model by group; whole model, in units of one parameter. Sum of groups is `total`. */
 typedef struct mf_param_count {
 	uint64_t embedding, head;      /* head 0 when tied */

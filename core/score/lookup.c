@@ -60,6 +60,11 @@ void mf_score_free(mf_score *s)
 	free(s);
 }
 
+bool mf_score_factory(const mf_score *s)
+{
+	return s->overlay && strcmp(s->overlay, "none") == 0;
+}
+
 const mf_measured_table *mf_score_table(const mf_score *s)
 {
 	return s->table;

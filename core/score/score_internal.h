@@ -37,6 +37,22 @@ const mf_cluster *mf_score_cluster_of(
 /** Constants for a cluster under the run's overlay option. Borrowed; NULL with the reason in `out` on a bad overlay. */
 const mf_consts *mf_score_consts(mf_score *ctx, const mf_cluster *c, mf_judged *out);
 
+/** True when the run was asked for factory constants ("none"), whatever they were fitted on. */
+bool mf_score_factory(const mf_score *ctx);
+
+/* Training rows read once and priced many times: what a fit of constants needs (tools/fit_train.c). */
+typedef struct mf_train_row mf_train_row;
+/** Reads a row; NULL with the reason in `out`. Its release and `outside` are filled in either way. */
+mf_train_row *mf_score_train_read(mf_score *ctx, const mf_measured *row, mf_judged *out);
+void mf_score_train_dispose(mf_train_row *r);
+/** Predicted tokens/s/GPU under `k` (NaN: cannot be laid out), and the measured one. */
+double mf_score_train_rate(mf_train_row *r, const mf_consts *k, double *measured);
+const mf_cluster *mf_score_train_cluster(const mf_train_row *r);
+/** Architecture that the row's model belongs to; "" for one that no constant was fitted on. */
+const char *mf_score_train_family(const mf_train_row *r);
+/** True when `where` (a GPU, a GPU family or "all") covers the cluster. */
+bool mf_score_train_where(const char *where, const mf_cluster *c);
+
 /** All rows of the run: a judge may look at others of its kind (never to fit what is scored). */
 const mf_measured_table *mf_score_table(const mf_score *ctx);
 /** Memory that lives as long as the run. */

@@ -92,8 +92,9 @@ static const source *source_of(const mf_measured *r)
 
 /* ---- reading a row --------------------------------------------------------------------------------------------------- */
 
-typedef struct reading {
+struct mf_train_row {
 	const mf_measured *row;
+	const char *family; /* NULL: of none that constants were fitted on */
 	const source *src;
 	double release; /* 26.06 of "26.06.01" */
 	mf_model model;
@@ -104,8 +105,8 @@ typedef struct reading {
 	mf_plan plan;
 	mf_intern *intern;
 	bool regression; /* the page itself flags a regression of this release */
-	bool unstated;   /* a table row without columns for recompute and overlap */
-} reading;
+};
+typedef struct mf_train_row reading;
 
 static bool begins(const char *text, const char *with)
 {
@@ -304,7 +305,6 @@ static void read_software(reading *rd)
 		s->graphs = MF_GRAPHS_PARTIAL;
 
 	if (!*r->overlap && !*r->recompute && table && !rd->regression) {
-		rd->unstated = true;
 		if (grace && rd->release >= 26.06 && !split)
 			p->overlap = s->delay_wgrad = true;
 		across = (double)p->ep * p->etp > cl->nvlink_domain;
@@ -389,90 +389,202 @@ static double metric_factor(const reading *rd, bool *inverse)
 	return 0;
 }
 
+/* ---- families --------------------------------------------------------------------------------------------------------- */
+
+/* Architectures: models of one are not judged by constants that were fitted on another of it. */
+static const struct {
+	const char *begins, *family; /* of the built-in model's name */
+} families[] = {
+	{"deepseek", "deepseek"},
+	{"kimi", "deepseek"},
+	{"moonlight", "deepseek"},
+	{"glm-5", "deepseek"},
+	{"gpt-oss", "gpt-oss"},
+	{"llama3-8x70b", "llama3-moe"},
+	{"mixtral", "mixtral"},
+	{"nemotron", "nemotron"},
+	{"qwen2-57b", "qwen2-moe"},
+	{"qwen3-next", "qwen3-delta"},
+	{"qwen3.5", "qwen3-delta"},
+	{"qwen3-30b", "qwen3"},
+	{"qwen3-235b", "qwen3"},
+	{"qwen3-coder", "qwen3"},
+};
+
+/* Constants fitted on the tuned runs of all other families (tools/fit_train): what a family's rows are judged by. */
+static const struct {
+	const char *family, *where; /* a GPU, a GPU family, or "all" */
+	mf_const_id id;
+	double value;
+} held_out[] = {
+#define H(family, where, id, value) {family, where, MF_C_##id, value},
+#include "train_heldout.def"
+#undef H
+	{NULL, NULL, MF_CONST_COUNT, 0},
+};
+
+bool mf_score_train_where(const char *where, const mf_cluster *c)
+{
+	static const char *const names[MF_FAMILY_COUNT] = {"ampere", "ada", "hopper", "blackwell"};
+
+	return strcmp(where, "all") == 0 || strcmp(where, c->gpu) == 0 || strcmp(where, names[c->family]) == 0;
+}
+
+static void leave_out(mf_consts *k, const char *family, const mf_cluster *c)
+{
+	for (size_t i = 0; held_out[i].family; i++)
+		if (strcmp(held_out[i].family, family) == 0 && mf_score_train_where(held_out[i].where, c))
+			k->v[held_out[i].id] = held_out[i].value;
+}
+
 /* ---- judging ----------------------------------------------------------------------------------------------------------- */
 
-static void predict(reading *rd, mf_judged *out)
+/* Tokens/s/GPU under constants `k`; NaN with the reason in `out` when it cannot be priced. */
+static double price(reading *rd, const mf_consts *k, mf_judged *out, bool *extrapolated)
 {
 	mf_inputs in = {&rd->model, rd->cluster, &rd->work, &rd->stack, NULL, rd->intern};
-	char layout[128], plan[MF_PLAN_TEXT_MAX];
-	double factor;
+	char layout[128];
 	mf_cost *cost;
-	bool inverse;
 	mf_time t;
 	mf_err err;
 
-	if (mf_cost_new(&cost, &in, &rd->consts, NULL, &err) < 0) {
+	if (mf_cost_new(&cost, &in, k, NULL, &err) < 0) {
 		mf_score_uncovered(out, "%.90s", err.msg);
-		return;
+		return NAN;
 	}
+	rd->plan.stage_layout = 0;
 	if (!rd->src->even_stages && rd->plan.pp > 1 && rd->plan.schedule != MF_DUALPIPE &&
 		mf_cost_layout(cost, &rd->plan, layout, sizeof layout))
 		rd->plan.stage_layout = mf_intern_id(rd->intern, layout);
 	mf_cost_time(cost, &rd->plan, &t);
 	mf_cost_free(cost);
-	factor = metric_factor(rd, &inverse);
-	if (!(factor > 0)) {
-		mf_score_uncovered(out, "metric %.60s", rd->row->metric);
-		return;
-	}
-	if (!(t.throughput > 0)) {
+	*extrapolated = t.extrapolated;
+	if (!(t.throughput > 0))
 		mf_score_uncovered(out, "the layers cannot be laid out so");
-		return;
+	return t.throughput;
+}
+
+/* Reads all of a row but its figure; NULL with the reason in `out`. */
+static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
+{
+	reading *rd = calloc(1, sizeof *rd);
+	const mf_model *model;
+	const mf_consts *consts;
+
+	if (!rd || !(rd->intern = mf_intern_new())) {
+		free(rd);
+		mf_score_uncovered(out, "out of memory");
+		return NULL;
 	}
-	out->covered = true;
-	out->extrapolated = t.extrapolated || out->outside;
-	out->predicted = inverse ? factor / t.throughput : factor * t.throughput;
-	out->rate_predicted = t.throughput;
-	out->rate_measured = inverse ? factor / rd->row->value : rd->row->value / factor;
-	mf_plan_format(&rd->plan, rd->intern, plan);
-	/* Repeats agree in everything that was priced, not in the plan alone. */
-	snprintf(out->plan, sizeof out->plan, "%.300s %s gbs%u seq%u skew%g graphs:%s%s", plan,
-		mf_choice_name(mf_precision_choices, (int)rd->work.precision), rd->work.global_batch, rd->work.seq,
-		rd->work.max_violation,
-		rd->stack.graphs == MF_GRAPHS_FULL ? "full"
-		: rd->stack.graphs                 ? "partial"
-						   : "none",
-		rd->stack.delay_wgrad ? " dw" : "");
+	rd->row = row;
+	rd->src = source_of(row);
+	rd->plan = mf_plan_default(MF_TRAIN);
+	if (!mf_measured_note(row, "container", out->release, sizeof out->release))
+		snprintf(out->release, sizeof out->release, "%s", rd->src->release ? rd->src->release : "");
+	rd->release = release_number(out->release);
+	if (isnan(rd->release))
+		rd->release = rd->src->year_month > 0 ? rd->src->year_month : 25;
+	rd->regression = mf_measured_says(row, "regression");
+	out->outside = outside_domain(rd);
+	if (row->outcome != MF_OUTCOME_OK || isnan(row->value))
+		mf_score_uncovered(out, "no figure was measured");
+	else if (mf_measured_says(row, "LoRA"))
+		mf_score_uncovered(out, "LoRA: frozen weights are no workload");
+	else if ((model = mf_score_model(ctx, row->model, out)) && (rd->cluster = mf_score_cluster(ctx, row, out)) &&
+		 (consts = mf_score_consts(ctx, rd->cluster, out))) {
+		bool inverse;
+
+		rd->model = *model;
+		rd->consts = *consts;
+		for (size_t i = 0; i < MF_COUNT(families) && !rd->family; i++)
+			if (begins(rd->model.name, families[i].begins))
+				rd->family = families[i].family;
+		if (read_degrees(rd, out) && read_work(rd, out)) {
+			read_recompute(rd);
+			read_sharding(rd);
+			read_software(rd);
+			if (metric_factor(rd, &inverse) > 0)
+				return rd;
+			mf_score_uncovered(out, "metric %.60s", row->metric);
+		}
+	}
+	mf_score_train_dispose(rd);
+	return NULL;
+}
+
+void mf_score_train_dispose(mf_train_row *rd)
+{
+	if (rd)
+		mf_intern_free(rd->intern);
+	free(rd);
+}
+
+mf_train_row *mf_score_train_read(mf_score *ctx, const mf_measured *row, mf_judged *out)
+{
+	return read_row(ctx, row, out);
+}
+
+double mf_score_train_rate(mf_train_row *rd, const mf_consts *k, double *measured)
+{
+	bool inverse, extrapolated;
+	double factor = metric_factor(rd, &inverse);
+	mf_judged unused;
+
+	*measured = inverse ? factor / rd->row->value : rd->row->value / factor;
+	return price(rd, k, &unused, &extrapolated);
+}
+
+const mf_cluster *mf_score_train_cluster(const mf_train_row *rd)
+{
+	return rd->cluster;
+}
+
+const char *mf_score_train_family(const mf_train_row *rd)
+{
+	return rd->family ? rd->family : "";
+}
+
+/* GPUs whose errors are counted together: one family of chips on one kind of host. */
+static const char *gpu_group(const mf_cluster *c)
+{
+	return c->family == MF_BLACKWELL ? c->grace ? "GB200, GB300" : "B200, B300"
+	       : c->family == MF_HOPPER  ? "H100, H200, H800"
+	       : c->family == MF_AMPERE  ? "A100"
+					 : c->gpu;
 }
 
 void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
-	reading rd = {.row = row, .src = source_of(row), .plan = mf_plan_default(MF_TRAIN)};
-	const mf_model *model;
-	const mf_consts *consts;
+	reading *rd = read_row(ctx, row, out);
+	char plan[MF_PLAN_TEXT_MAX];
+	bool inverse, extrapolated;
+	double rate, factor;
 
-	if (!mf_measured_note(row, "container", out->release, sizeof out->release))
-		snprintf(out->release, sizeof out->release, "%s", rd.src->release ? rd.src->release : "");
-	rd.release = release_number(out->release);
-	if (isnan(rd.release))
-		rd.release = rd.src->year_month > 0 ? rd.src->year_month : 25;
-	rd.regression = mf_measured_says(row, "regression");
-	out->outside = outside_domain(&rd);
-	if (row->outcome != MF_OUTCOME_OK || isnan(row->value)) {
-		mf_score_uncovered(out, "no figure was measured");
+	if (!rd)
 		return;
-	}
-	if (mf_measured_says(row, "LoRA")) {
-		mf_score_uncovered(out, "LoRA: frozen weights are no workload");
-		return;
-	}
-	if (!(model = mf_score_model(ctx, row->model, out)) || !(rd.cluster = mf_score_cluster(ctx, row, out)) ||
-		!(consts = mf_score_consts(ctx, rd.cluster, out)))
-		return;
-	rd.model = *model;
-	rd.consts = *consts;
-	rd.intern = mf_intern_new();
-	if (!rd.intern) {
-		mf_score_uncovered(out, "out of memory");
-		return;
-	}
-	if (read_degrees(&rd, out) && read_work(&rd, out)) {
-		read_recompute(&rd);
-		read_sharding(&rd);
-		read_software(&rd);
+	if (rd->family && !mf_score_factory(ctx))
+		leave_out(&rd->consts, rd->family, rd->cluster);
+	rate = price(rd, &rd->consts, out, &extrapolated);
+	if (rate > 0) {
+		factor = metric_factor(rd, &inverse);
+		out->covered = true;
+		out->extrapolated = extrapolated || out->outside;
+		if (!out->outside)
+			snprintf(out->group, sizeof out->group, "%.31s", gpu_group(rd->cluster));
+		out->predicted = inverse ? factor / rate : factor * rate;
+		out->rate_predicted = rate;
+		out->rate_measured = inverse ? factor / row->value : row->value / factor;
 		snprintf(out->set, sizeof out->set, "%.64s|%.24s|%g|%.31s", row->model, row->gpu, row->n_gpus,
 			out->release);
-		predict(&rd, out);
+		/* Repeats agree in everything that was priced, not in the plan alone. */
+		mf_plan_format(&rd->plan, rd->intern, plan);
+		snprintf(out->plan, sizeof out->plan, "%.300s %s gbs%u seq%u skew%g graphs:%s%s", plan,
+			mf_choice_name(mf_precision_choices, (int)rd->work.precision), rd->work.global_batch,
+			rd->work.seq, rd->work.max_violation,
+			rd->stack.graphs == MF_GRAPHS_FULL ? "full"
+			: rd->stack.graphs                 ? "partial"
+							   : "none",
+			rd->stack.delay_wgrad ? " dw" : "");
 	}
-	mf_intern_free(rd.intern);
+	mf_score_train_dispose(rd);
 }

@@ -290,11 +290,15 @@ def load(folder):
     package = Megatron(folder)
     hello = {
         "toolchain": DISTRIBUTION, "version": package.version, "root": package.root,
-        "python": "%d.%d.%d" % sys.version_info[:3], "stand_ins": standins.replaced,
+        "python": "%d.%d.%d" % sys.version_info[:3], "stand_ins": list(standins.replaced),
         "skipped": ["kernels, weights, forward passes: no verdict past the layers to build"],
     }
     return hello, package.judge
 
 
+def main():
+    return worker.serve(load)
+
+
 if __name__ == "__main__":
-    sys.exit(worker.serve(load))
+    sys.exit(main())

@@ -47,6 +47,8 @@ REQUIRED = frozenset("""
     """.split())
 ENVIRONMENT = ("SGLANG_", "SGL_", "CUDA_", "NCCL_", "PYTORCH_", "TORCH_", "FLASHINFER_", "NVSHMEM_", "TRTLLM_",
                "CUTE_DSL_", "WORLD_SIZE", "RANK", "LOCAL_", "MASTER_", "DEEP", "MC_", "MOONCAKE_", "HF_", "USE_")
+# Caches that hold declarations of the package, the same for every plan.
+KEPT_CACHES = ("sglang.srt.arg_groups.arg_utils", "typing", "re")
 # Distributions whose version a check asks for, when they are stand-ins: what the package itself requires.
 ASSUMED = {"deep_ep": "1.2.1", "nvidia-cudnn-cu12": "9.16.0", "nvidia-cudnn-cu13": "9.16.0", "nvidia-nccl-cu12": "2.28.3",
            "nvidia-nccl-cu13": "2.28.3"}
@@ -409,7 +411,8 @@ class SGLang:
             argv = with_model(argv, request["model_dir"])
         worker.set_environment(self.environment, request.get("env"))
         for cache in self.caches:
-            cache.cache_clear()
+            if cache.__wrapped__.__module__ not in KEPT_CACHES:
+                cache.cache_clear()
         if self.context and hasattr(self.context, "reset_context"):
             self.context.reset_context()
         standins.World.initialized = False
@@ -450,10 +453,25 @@ def plain(value):
 
 
 def resolved_args(args, given):
-    """The plan's dimensions as resolved, and every argument given on the command line that came out as another."""
+    """The plan's dimensions as resolved, and every argument given on the command line that came out as another. CUDA
+    graphs are on unless they are turned off: turned off by the package, they count as rewritten too."""
     out = {key: plain(getattr(args, name)) for key, name in SHOWN.items() if hasattr(args, name)}
-    out["rewritten"] = {name: [plain(before), plain(getattr(args, name))] for name, before in given.items()
-                        if hasattr(args, name) and plain(getattr(args, name)) != plain(before)}
+    rewritten = {}
+    for name, before in given.items():
+        if not hasattr(args, name):
+            continue
+        before, after = plain(before), plain(getattr(args, name))
+        # A chunk is asked for the whole server and kept for a rank: the same number, said of a part.
+        share = args.dp_size if name == "chunked_prefill_size" and args.enable_dp_attention else 1
+        if after != before and not (isinstance(before, int) and share > 1 and after == before // share):
+            rewritten[name] = [before, after]
+    graphs = getattr(getattr(args, "cuda_graph_config", None), "decode", None)
+    if graphs is not None:
+        out["graph_decode"] = str(getattr(graphs.backend, "value", graphs.backend))
+        if out["graph_decode"] == "disabled" and not any(
+                name.startswith(("disable_cuda_graph", "disable_decode", "cuda_graph_backend")) for name in given):
+            rewritten["cuda_graph"] = ["on", "disabled"]
+    out["rewritten"] = rewritten
     return out
 
 
@@ -462,7 +480,7 @@ def load(folder, sm):
     package = SGLang(folder, sm)
     hello = {
         "toolchain": DISTRIBUTION, "version": package.version, "root": package.root,
-        "python": "%d.%d.%d" % sys.version_info[:3], "stand_ins": standins.replaced,
+        "python": "%d.%d.%d" % sys.version_info[:3], "stand_ins": list(standins.replaced),
         "skipped": ["model build, weights, kernels, graph capture, requests: no verdict past the process groups"],
     }
     return hello, package.judge
@@ -472,5 +490,9 @@ def device_of(request):
     return int((request.get("gpu") or {}).get("sm") or 90)
 
 
+def main():
+    return worker.serve(load, device_of, 90)
+
+
 if __name__ == "__main__":
-    sys.exit(worker.serve(load, device_of, 90))
+    sys.exit(main())

@@ -4,6 +4,8 @@ Standard output belongs to the verdicts alone: whatever the toolchain prints goe
 See README.md for the protocol.
 """
 import contextlib
+import importlib.metadata
+import importlib.util
 import io
 import json
 import os
@@ -11,7 +13,8 @@ import sys
 import traceback
 
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+# Our files' names as tracebacks show them: a folder, or "<witness NAME>" when moefs carries them.
+OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep,) if "__file__" in globals() else ("<witness ",)
 
 
 class Refusal(Exception):
@@ -51,7 +54,7 @@ def last_place(error, root):
 
 
 def is_ours(filename):
-    return filename.startswith((HERE + os.sep, "<witness"))
+    return filename.startswith(OURS)
 
 
 def flags_of(argv, marks):
@@ -103,23 +106,22 @@ class Judgement:
 
 
 def find_package(name, folder):
-    """Puts `folder` (which holds the package, or is a checkout) first on the path. Returns the package's root folder."""
+    """The folder that holds the package: `folder`, put first on the path, a checkout's python/ in it, or where this
+    interpreter finds it."""
     if folder:
         for candidate in (folder, os.path.join(folder, "python")):
             if os.path.isdir(os.path.join(candidate, name)):
                 sys.path.insert(0, os.path.abspath(candidate))
                 return os.path.abspath(candidate)
         raise ModuleNotFoundError("%s holds no package '%s'" % (folder, name), name=name)
-    for entry in sys.path:
-        if entry and os.path.isdir(os.path.join(entry, name)):
-            return os.path.abspath(entry)
+    spec = importlib.util.find_spec(name)
+    for place in (spec and spec.submodule_search_locations) or ():
+        return os.path.dirname(os.path.abspath(place))
     raise ModuleNotFoundError("No module named '%s'" % name, name=name)
 
 
 def package_version(distribution, root):
     """Version of the distribution whose files lie in `root`, or None."""
-    import importlib.metadata
-
     for found in importlib.metadata.distributions(path=[root]):
         if (found.metadata["Name"] or "").replace("_", "-").lower() == distribution:
             return found.version
@@ -191,12 +193,17 @@ def serve(load, key=None, first=None):
     With `key`, what the package looks at once when it is imported differs between requests: load is then load(folder,
     key), and every distinct key(request) gets a process that imported the package under it; `first` is the key that
     says hello."""
-    words, folder = sys.argv[1:], None
-    if words[:1] == ["--path"] and len(words) == 2:
-        folder = words[1]
-    elif words:
-        sys.stderr.write("usage: [--path FOLDER] < requests\n")
+    options = {"--path": None, "--sm": None}
+    words = sys.argv[1:]
+    while len(words) >= 2 and words[0] in options:
+        options[words[0]] = words[1]
+        words = words[2:]
+    if words:
+        sys.stderr.write("usage: [--path FOLDER] [--sm COMPUTE_CAPABILITY] < requests\n")
         return 2
+    folder = options["--path"]
+    if key and options["--sm"]:
+        first = int(options["--sm"])
     out = quiet_stdout()
     try:
         if not key:
