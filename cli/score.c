@@ -245,7 +245,8 @@ static void part_lines(const struct table *t, const mf_scorecard *c, mf_row_kind
 
 	for (size_t i = 0; i < c->n_parts; i++)
 		if (c->parts[i].kind == kind && c->parts[i].outside == outside) {
-			if (!c->parts[i].stats.compared && line == error_line)
+			/* Errors by metric and group; verdicts by group alone. */
+			if (line == error_line ? !c->parts[i].stats.compared : strcmp(c->parts[i].by, "group") != 0)
 				continue;
 			snprintf(name, sizeof name, "- %.40s", c->parts[i].name);
 			line(t, name, &c->parts[i].stats);
