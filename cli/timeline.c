@@ -65,20 +65,13 @@ static void paint(char *row, double scale, const mf_bar *b, char mark)
 		row[i] = mark;
 }
 
-static char mark_of(const mf_bar *b)
-{
-	if (b->micro_batch < 0)
-		return (char)toupper((unsigned char)b->label[0]);
-	return b->backward ? (char)('a' + b->micro_batch % 26) : (char)('0' + b->micro_batch % 10);
-}
-
 /* Under overlap a forward and a backward share their time: odd columns then show the backward. */
 static void paint_pass(char *row, double scale, const mf_bar *b)
 {
 	char other[COLUMNS];
 
 	memcpy(other, row, COLUMNS);
-	paint(row, scale, b, mark_of(b));
+	paint(row, scale, b, mf_bar_mark(b, false));
 	for (int i = 0; i < COLUMNS; i++)
 		if (row[i] != other[i] && other[i] != '.' && isdigit((unsigned char)other[i]) && i % 2 == 0)
 			row[i] = other[i];
@@ -95,7 +88,7 @@ static void print_layers(const mf_timeline *t)
 		const mf_bar *b = &t->layers[i];
 
 		used[b->lane] = true;
-		paint(rows[b->lane], scale, b, b->backward ? b->label[0] : (char)toupper((unsigned char)b->label[0]));
+		paint(rows[b->lane], scale, b, mf_bar_mark(b, true));
 	}
 	printf("layers of one GPU in the steady state, %.3f ms\n", t->layers_ms);
 	for (int i = 0; i < MF_LANE_COUNT; i++)
@@ -118,7 +111,7 @@ static void print_step(const mf_timeline *t)
 		const mf_bar *b = &t->step[i];
 
 		if (b->micro_batch < 0) {
-			paint(ends, scale, b, mark_of(b));
+			paint(ends, scale, b, mf_bar_mark(b, false));
 			has_ends = true;
 		} else if (b->stage < MAX_ROWS) {
 			paint_pass(rows[b->stage], scale, b);

@@ -109,6 +109,7 @@ void mf_app_dispose(mf_app *a)
 	mf_before_dispose(&a->before);
 	mf_plot_dispose(&a->plot);
 	mf_side_dispose(&a->side);
+	mf_timeline_dispose(&a->detail.timeline);
 	mf_buf_dispose(&a->detail.argv);
 	mf_buf_dispose(&a->detail.plain_argv);
 	memset(a, 0, sizeof(*a));

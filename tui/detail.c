@@ -9,6 +9,7 @@ const mf_choice mf_tab_choices[] = {
 	{MF_TAB_OVERVIEW, "overview", "the plan in figures"},
 	{MF_TAB_MEMORY, "memory", "the ledger of the worst stage, line by line"},
 	{MF_TAB_TIME, "time", "the step, term by term"},
+	{MF_TAB_TIMELINE, "timeline", "the simulated step in time"},
 	{MF_TAB_WHY, "why", "why it was refused, and the nearest plan that is not"},
 	{MF_TAB_ARGV, "argv", "the command"},
 	{0, NULL, NULL},
@@ -152,7 +153,7 @@ void mf_detail_refresh(mf_app *a)
 		d->valid = true;
 		d->generation = a->generation;
 		d->plan = row->plan;
-		d->argv_valid = d->neighbour_valid = false;
+		d->argv_valid = d->neighbour_valid = d->timeline_valid = false;
 		d->plain_valid &= d->plain_generation == a->generation;
 		d->plain_generation = a->generation;
 		d->status = mf_cost_explain(a->eval.cost, &row->plan, d->explain, &d->err);
@@ -163,6 +164,12 @@ void mf_detail_refresh(mf_app *a)
 	}
 	if (a->detail_open && a->tab == MF_TAB_ARGV && !d->argv_valid)
 		make_argv(a);
+	if (a->detail_open && a->tab == MF_TAB_TIMELINE && !d->timeline_valid) {
+		mf_timeline_dispose(&d->timeline);
+		memset(&d->timeline, 0, sizeof(d->timeline));
+		d->timeline_status = mf_cost_timeline(a->eval.cost, &d->plan, &d->timeline, &d->timeline_err);
+		d->timeline_valid = true;
+	}
 }
 
 uint32_t mf_detail_neighbour(mf_app *a)
@@ -501,12 +508,173 @@ static void time_tab(struct pen *p)
 	}
 }
 
+/* ---- the timeline ---- */
+
+#define LANE_NAME 10
+
+/* The time that is shown: all of it, or the part the user went into. */
+struct span {
+	double from_ms, to_ms;
+	int width;
+};
+
+/* Paints a bar over a row of signs, each the column's last; a bar shorter than a column still shows. */
+static void paint(char *row, uint8_t *roles, const struct span *t, const mf_bar *b, char mark, mf_role role)
+{
+	double scale = t->width / (t->to_ms - t->from_ms);
+	int from = (int)floor((b->start_ms - t->from_ms) * scale), to = (int)ceil((b->end_ms - t->from_ms) * scale);
+
+	if (b->end_ms <= t->from_ms || b->start_ms >= t->to_ms)
+		return;
+	from = from < 0 ? 0 : from;
+	to = to > t->width ? t->width : to <= from ? from + 1 : to;
+	for (int i = from; i < to && i < t->width; i++) {
+		row[i] = mark;
+		roles[i] = (uint8_t)role;
+	}
+}
+
+static void put_bars(struct pen *p, const char *name, const char *row, const uint8_t *roles, int width)
+{
+	int y = pen_y(p);
+
+	put(p, 0, MF_ROLE_DIM, name);
+	for (int i = 0; i < width && y >= 0; i++)
+		mf_cells_text(p->s, p->r.x + LANE_NAME + i, y, 1, (mf_role)roles[i], (char[2]){row[i], 0});
+	p->line++;
+}
+
+static mf_role role_of(const mf_bar *b, bool of_layers)
+{
+	if (!of_layers)
+		return b->micro_batch < 0 ? MF_ROLE_BAR4 : b->backward ? MF_ROLE_BAR2 : MF_ROLE_BAR1;
+	switch (b->label[0]) {
+	case 'e': return MF_ROLE_BAR2;
+	case 'd': return MF_ROLE_BAR3;
+	case 'c': return MF_ROLE_BAR4;
+	case 's': return MF_ROLE_ACCENT;
+	default: return MF_ROLE_BAR1;
+	}
+}
+
+static void layers_rows(struct pen *p, const mf_timeline *t, int width)
+{
+	struct span all = {0, t->layers_ms, width};
+	char text[96], row[1024];
+	uint8_t roles[1024];
+
+	snprintf(text, sizeof(text), "layers of one GPU in the steady state, %.3f ms", t->layers_ms);
+	put(p, 0, MF_ROLE_TITLE, text);
+	p->line++;
+	for (int lane = 0; lane < MF_LANE_COUNT && t->layers_ms > 0; lane++) {
+		bool used = false;
+		memset(row, '.', sizeof(row));
+		memset(roles, MF_ROLE_DIM, sizeof(roles));
+		for (size_t i = 0; i < t->n_layers; i++) {
+			const mf_bar *b = &t->layers[i];
+			if (b->lane != lane)
+				continue;
+			used = true;
+			paint(row, roles, &all, b, mf_bar_mark(b, true), role_of(b, true));
+		}
+		if (used)
+			put_bars(p, mf_choice_name(mf_lane_choices, lane), row, roles, width);
+	}
+	put_wrapped(
+		p, 0, MF_ROLE_DIM, "A attention  S shared experts  D dispatch  E experts  C combine; small: backward");
+}
+
+static void step_rows(struct pen *p, const mf_timeline *t, int width)
+{
+	double share = 1.0 / (1 << p->a->zoom);
+	struct span part = {t->shown_ms * p->a->zoom_from, t->shown_ms * (p->a->zoom_from + share), width};
+	char text[160], row[1024];
+	uint8_t roles[1024];
+	int ranks = 0;
+
+	for (size_t i = 0; i < t->n_step; i++)
+		ranks = t->step[i].micro_batch >= 0 && t->step[i].stage >= ranks ? t->step[i].stage + 1 : ranks;
+	snprintf(text, sizeof(text), "step, %.1f to %.1f ms of %.1f", part.from_ms, part.to_ms, t->sum.step_ms);
+	put(p, 0, MF_ROLE_TITLE, text);
+	p->line++;
+	if (t->skipped) {
+		snprintf(text, sizeof(text), "%u micro-batches more take %.1f ms and repeat the steady state",
+			t->skipped, t->skipped_ms);
+		put(p, 0, MF_ROLE_DIM, text);
+		p->line++;
+	}
+	/* The last row is what belongs to the step as a whole. */
+	for (int rank = 0; rank <= ranks && part.to_ms > part.from_ms; rank++) {
+		bool used = rank < ranks;
+		memset(row, '.', sizeof(row));
+		memset(roles, MF_ROLE_DIM, sizeof(roles));
+		for (size_t i = 0; i < t->n_step; i++) {
+			const mf_bar *b = &t->step[i];
+			if (rank < ranks ? b->micro_batch < 0 || b->stage != rank : b->micro_batch >= 0)
+				continue;
+			used = true;
+			paint(row, roles, &part, b, mf_bar_mark(b, false), role_of(b, false));
+		}
+		snprintf(text, sizeof(text), rank < ranks ? "rank %d" : "ends", rank);
+		if (used)
+			put_bars(p, text, row, roles, width);
+	}
+	put_wrapped(
+		p, 0, MF_ROLE_DIM, "digits: forward of a micro-batch, letters: backward; + - zoom, Left Right move");
+}
+
+static void timeline(struct pen *p)
+{
+	const mf_detail *d = &p->a->detail;
+	const mf_timeline *t = &d->timeline;
+	char text[160], hidden[16];
+	int width = p->r.w - LANE_NAME;
+
+	if (!d->timeline_valid)
+		return;
+	if (d->timeline_status < 0) {
+		put_wrapped(p, 0, MF_ROLE_DIM, d->timeline_err.msg);
+		return;
+	}
+	width = width > 1024 ? 1024 : width < 1 ? 1 : width;
+	mf_format_number(hidden, sizeof(hidden), 100 * t->sum.hidden_fraction, 0);
+	snprintf(text, sizeof(text),
+		"simulated %.0f tokens/s/GPU, step %.1f ms, bubble %.1f%%, %s%% of communication hidden",
+		t->sum.throughput, t->sum.step_ms, 100 * t->sum.bubble_fraction, hidden);
+	put_wrapped(p, 0, MF_ROLE_TEXT, text);
+	p->line++;
+	layers_rows(p, t, width);
+	p->line++;
+	step_rows(p, t, width);
+}
+
 static const char *boundary_title(const char *id)
 {
 	for (const mf_boundary *b = mf_boundaries; b->id; b++)
 		if (strcmp(b->id, id) == 0)
 			return b->title;
 	return "";
+}
+
+/* What the installed toolchain said, when it was asked about this very plan. */
+static void real_answer(struct pen *p)
+{
+	const mf_ask_answer *w = &p->a->asked;
+	const mf_real_verdict *v = &w->verdict;
+	char text[256];
+
+	if (!w->witness[0] || w->status < 0 || !v->ran || memcmp(&w->plan, &p->a->detail.plan, sizeof(w->plan)) != 0)
+		return;
+	snprintf(text, sizeof(text), "%s %s it%s%s%s; the verdicts %s", w->witness, v->accepted ? "accepts" : "refuses",
+		v->stage[0] ? " (" : "", v->stage, v->stage[0] ? ")" : "",
+		v->agrees == MF_AGREES      ? "agree"
+		: v->agrees == MF_DISAGREES ? "DISAGREE"
+					    : "cannot be compared");
+	field(p, "really", v->agrees == MF_DISAGREES ? MF_ROLE_ERROR : MF_ROLE_ACCENT, text);
+	if (!v->accepted && v->message[0])
+		put_wrapped(p, 14, MF_ROLE_TEXT, v->message);
+	if (v->rewritten[0])
+		put_wrapped(p, 14, MF_ROLE_TEXT, v->rewritten);
 }
 
 static void why(struct pen *p)
@@ -517,6 +685,7 @@ static void why(struct pen *p)
 	const mf_row *row = mf_app_selected(a);
 	char text[512];
 
+	real_answer(p);
 	if (!r->rule || !r->rule[0]) {
 		put(p, 0, MF_ROLE_BUILDABLE, "buildable: the emitter wrote a command and the memory fits");
 		p->line++;
@@ -610,6 +779,7 @@ int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
 	case MF_TAB_OVERVIEW: overview(&p); break;
 	case MF_TAB_MEMORY: memory(&p); break;
 	case MF_TAB_TIME: time_tab(&p); break;
+	case MF_TAB_TIMELINE: timeline(&p); break;
 	case MF_TAB_WHY: why(&p); break;
 	case MF_TAB_ARGV: argv_tab(&p); break;
 	case MF_TAB_COUNT: break;

@@ -6,6 +6,8 @@
 #define MF_TUI_APP_H
 
 #include "gpu.h"
+#include "job.h"
+#include "timeline.h"
 #include "tui_filter.h"
 #include "tui_keys.h"
 #include "tui_theme.h"
@@ -31,6 +33,7 @@ typedef enum mf_effect {
 	MF_FX_MODEL = 2048,
 	MF_FX_CLUSTER = 4096,
 	MF_FX_SAVE_FILTER = 16384,
+	MF_FX_ASK = 32768,
 	MF_FX_RESTORE = 8192,                                     /* a->target becomes what is assumed */
 	MF_FX_WAITS = MF_FX_MODEL | MF_FX_CLUSTER | MF_FX_RESTORE /* may have to wait for a thread */
 } mf_effect;
@@ -38,7 +41,15 @@ typedef enum mf_effect {
 typedef enum mf_show { MF_SHOW_ALL, MF_SHOW_BUILDABLE, MF_SHOW_REJECTED } mf_show;
 extern const mf_choice mf_show_choices[];
 
-typedef enum mf_tab { MF_TAB_OVERVIEW, MF_TAB_MEMORY, MF_TAB_TIME, MF_TAB_WHY, MF_TAB_ARGV, MF_TAB_COUNT } mf_tab;
+typedef enum mf_tab {
+	MF_TAB_OVERVIEW,
+	MF_TAB_MEMORY,
+	MF_TAB_TIME,
+	MF_TAB_TIMELINE,
+	MF_TAB_WHY,
+	MF_TAB_ARGV,
+	MF_TAB_COUNT
+} mf_tab;
 extern const mf_choice mf_tab_choices[];
 
 typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL, MF_FOCUS_SIDE } mf_focus;
@@ -87,6 +98,10 @@ typedef struct mf_detail {
 	mf_explain *explain; /* owned; allocated once */
 	mf_refusal refusal;  /* rule "" when buildable */
 	char note[256];      /* of the paper's emitter */
+	bool timeline_valid;
+	mf_status timeline_status;
+	mf_err timeline_err;
+	mf_timeline timeline; /* owned */
 	bool argv_valid;
 	mf_buf argv;      /* one argument a line; empty when the toolchain has no words */
 	bool plain_valid; /* plain_argv is the command of the plan of all defaults, for plain_generation */
@@ -157,6 +172,15 @@ typedef struct mf_side {
 	size_t n_measured, cap_measured;
 } mf_side;
 
+/** What the installed toolchain said of a plan. */
+typedef struct mf_ask_answer {
+	mf_plan plan;
+	mf_status status; /* below 0: there was no answer, `err` says why */
+	mf_err err;
+	char witness[64]; /* "megatron-core 0.18.0" */
+	mf_real_verdict verdict;
+} mf_ask_answer;
+
 /** Dots of a picture, two across and four down in a cell; drawn anew only when rows or size changed. */
 typedef struct mf_plot {
 	uint8_t *refused, *buildable; /* a byte of dots a cell; owned */
@@ -206,6 +230,7 @@ typedef struct mf_app {
 	uint32_t best; /* first row of the ranking under the constraint, MF_NO_ROW */
 
 	mf_side side;
+	mf_ask_answer asked; /* the last one; of no plan while witness is "" */
 	mf_keymap keymap;
 	uint8_t columns[MF_MAX_COLUMNS]; /* of view.c, in the user's order */
 	int n_columns;                   /* 0: the default */
@@ -228,6 +253,8 @@ typedef struct mf_app {
 	int detail_scroll, detail_lines, detail_height;
 	int page; /* rows of the table, as drawn last */
 	mf_detail detail;
+	int zoom;         /* the timeline shows 1 / 2^zoom of the step, */
+	double zoom_from; /* from this share of it on */
 	mf_plan marks[MF_MAX_MARKS];
 	int n_marks;
 	mf_panel panel;
@@ -348,6 +375,8 @@ void mf_plot_dispose(mf_plot *p);
 
 /** Takes what a source has, up to a screenful of screenfuls; true when something came. `jobs` may be NULL. */
 bool mf_side_take(mf_app *a, const mf_job_source *jobs);
+/** Adds a line of our own to a tab. */
+void mf_side_note(mf_app *a, mf_side_tab tab, const char *line);
 /** What a plan was measured at, tokens/s/GPU; NaN when it was not. */
 double mf_side_measured(const mf_side *s, const mf_plan *p);
 void mf_side_draw(mf_app *a, mf_cells *s, mf_rect tabs, mf_rect r);
@@ -364,6 +393,23 @@ void mf_node_watch_ask(mf_node_watch *n);
 /** Readable when an answer is there. */
 int mf_node_watch_fd(const mf_node_watch *n);
 bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out);
+
+/* ---- the real toolchain ---- */
+
+/** Asks the installed toolchain about plans, one at a time, without keeping the screen waiting. */
+typedef struct mf_asker mf_asker;
+/** NULL when no thread can be had. */
+mf_asker *mf_asker_new(void);
+/** Ends the witness and the thread. */
+void mf_asker_free(mf_asker *k);
+/** A question is out. */
+bool mf_asker_busy(const mf_asker *k);
+/** Asks about the selected plan, unless a question is out already. */
+void mf_asker_ask(mf_asker *k, mf_app *a);
+/** Readable when the answer is there. */
+int mf_asker_fd(const mf_asker *k);
+/** Moves the answer into the app and says it; false when there is none. */
+bool mf_asker_take(mf_asker *k, mf_app *a);
 
 /* ---- view ---- */
 

@@ -79,6 +79,8 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(TAB_NEXT, "tab-next", "", "Tab Right", "look", "next tab of the detail pane") \
 	X(TAB_PREVIOUS, "tab-previous", "", "S-Tab Left", "look", "previous tab") \
 	X(SIDE, "side", "[probe|autotune|log|node]", "J", "look", "the side pane: probe, autotune, log, node") \
+	X(ZOOM_IN, "zoom-in", "", "+", "look", "timeline: a shorter time (Left and Right move in it)") \
+	X(ZOOM_OUT, "zoom-out", "", "-", "look", "timeline: a longer time") \
 	X(BACK, "back", "", "Esc", "look", "leave detail, then clear the filter") \
 	X(COMPARE, "compare", "", "d", "look", "compare the marked plans") \
 	X(FRONT, "front", "", "F", "look", "the Pareto front as a picture; moving goes along it") \
@@ -114,6 +116,7 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(DEFAULTS, "defaults", "", "", "what if", "every assumption as it was at the start") \
 	X(UNDO, "undo", "", "u", "what if", "take the last change of an assumption back") \
 	X(REDO, "redo", "", "C-r", "what if", "make it again") \
+	X(ASK, "ask", "", "v", "do", "ask the installed toolchain itself about this plan") \
 	X(EXPORT, "export", "[FILE]", "e", "do", "write the argv: .json, .nul, .sh or .sbatch by the name") \
 	X(COPY, "copy", "", "y", "do", "copy the command, or the refusal, to the clipboard (OSC 52)") \
 	X(COLUMNS, "columns", "[NAME NAME...|default]", "C", "look", "which columns, in which order") \

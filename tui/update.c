@@ -353,6 +353,30 @@ static unsigned side(mf_app *a, const char *argument)
 	return MF_FX_REDRAW;
 }
 
+static bool in_timeline(const mf_app *a)
+{
+	return a->detail_open && a->tab == MF_TAB_TIMELINE && a->focus == MF_FOCUS_DETAIL;
+}
+
+/* Moves the part of the step that is shown by a quarter of it. */
+static unsigned pan(mf_app *a, int by)
+{
+	double share = 1.0 / (1 << a->zoom), to = a->zoom_from + by * share / 4;
+
+	a->zoom_from = to < 0 ? 0 : to > 1 - share ? 1 - share : to;
+	return MF_FX_REDRAW;
+}
+
+/* About the middle of what is shown. */
+static unsigned zoom(mf_app *a, int by)
+{
+	double middle = a->zoom_from + 0.5 / (1 << a->zoom);
+
+	a->zoom = clamp(a->zoom + by, 0, 12);
+	a->zoom_from = middle - 0.5 / (1 << a->zoom);
+	return pan(a, 0);
+}
+
 static unsigned turn_tab(mf_app *a, int by)
 {
 	if (a->focus == MF_FOCUS_SIDE)
@@ -523,6 +547,8 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_TAB_NEXT: return turn_tab(a, 1);
 	case MF_ACT_TAB_PREVIOUS: return turn_tab(a, -1);
 	case MF_ACT_SIDE: return side(a, argument);
+	case MF_ACT_ZOOM_IN: return zoom(a, 1);
+	case MF_ACT_ZOOM_OUT: return zoom(a, -1);
 	case MF_ACT_BACK: return back(a);
 	case MF_ACT_COMPARE:
 		if (a->n_marks < 2) {
@@ -573,6 +599,7 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_DEFAULTS: return mf_whatif_defaults(a);
 	case MF_ACT_UNDO: return mf_whatif_step(a, -1);
 	case MF_ACT_REDO: return mf_whatif_step(a, 1);
+	case MF_ACT_ASK: return mf_app_selected(a) ? MF_FX_ASK | MF_FX_REDRAW : 0;
 	case MF_ACT_COPY: return mf_app_selected(a) ? MF_FX_COPY | MF_FX_REDRAW : 0;
 	case MF_ACT_THEME:
 		if (!*argument)
@@ -762,6 +789,8 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		default: return back(a);
 		}
 	}
+	if (in_timeline(a) && (k->key == MF_KEY_LEFT || k->key == MF_KEY_RIGHT))
+		return pan(a, k->key == MF_KEY_RIGHT ? 1 : -1);
 	if (k->key >= '1' && k->key < '1' + MF_TAB_COUNT)
 		return turn_tab(a, (int)(k->key - '1') - (int)a->tab);
 	if (action == MF_ACT_NONE) {

@@ -146,6 +146,33 @@ static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 
 /* ---- detail ---- */
 
+/* Name of tab i in a line of `width` columns: with its digit where all of them have room for it. */
+static void tab_text(char *out, size_t size, int i, bool open, int width)
+{
+	int need = 0;
+
+	for (int k = 0; mf_tab_choices[k].name; k++)
+		need += (int)strlen(mf_tab_choices[k].name) + 4;
+	if (need <= width)
+		snprintf(out, size, open ? "[%d %s]" : " %d %s ", i + 1, mf_tab_choices[i].name);
+	else
+		snprintf(out, size, open ? "[%s]" : " %s ", mf_tab_choices[i].name);
+}
+
+int mf_view_tab_at(mf_rect tabs, int x)
+{
+	int at = tabs.x;
+
+	for (int i = 0; mf_tab_choices[i].name; i++) {
+		char text[32];
+		tab_text(text, sizeof(text), i, false, tabs.w);
+		if (x >= at && x < at + (int)strlen(text))
+			return mf_tab_choices[i].value;
+		at += (int)strlen(text);
+	}
+	return -1;
+}
+
 static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
 {
 	mf_rect t = l->tabs;
@@ -157,9 +184,7 @@ static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
 		char text[32];
 		/* Brackets, not colour alone, say which tab is open. */
 		bool open = mf_tab_choices[i].value == (int)a->tab;
-		snprintf(text, sizeof(text), open ? "[%d %s]" : " %d %s ", i + 1, mf_tab_choices[i].name);
-		if (x + (int)strlen(text) > t.x + t.w)
-			break;
+		tab_text(text, sizeof(text), i, open, t.w);
 		x += mf_cells_text(s, x, t.y, t.x + t.w - x, open ? MF_ROLE_TAB_ACTIVE : MF_ROLE_TAB, text);
 	}
 	if (a->focus == MF_FOCUS_DETAIL && x + 18 < t.x + t.w)
@@ -301,7 +326,11 @@ static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 			return;
 		}
 	} else if (a->message[0]) {
-		draw_wrapped(s, first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+		/* A long message takes the line of keys too: it is gone with the next key. */
+		bool is_long = mf_text_width(a->message, s->ascii) > first.w * first.h;
+		draw_wrapped(s, is_long ? r : first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+		if (is_long)
+			return;
 	} else if (row && a->now.constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
 		   a->detail.refusal.reason[0]) {
 		char text[700];
@@ -490,19 +519,6 @@ bool mf_view_panel_line(const mf_app *a, int x, int y, int *line)
 	int first = r.y + 1 + (a->panel == MF_PANEL_ASSUMPTIONS);
 	*line = y < first || y >= r.y + r.h - 1 ? -1 : y - first + panel_from(a, r.h - 2);
 	return true;
-}
-
-int mf_view_tab_at(mf_rect tabs, int x)
-{
-	int at = tabs.x;
-
-	for (int i = 0; mf_tab_choices[i].name; i++) {
-		int w = (int)strlen(mf_tab_choices[i].name) + 4;
-		if (x >= at && x < at + w)
-			return mf_tab_choices[i].value;
-		at += w;
-	}
-	return -1;
 }
 
 static void draw_panel(mf_app *a, mf_cells *s)

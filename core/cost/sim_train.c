@@ -380,6 +380,18 @@ static bool simulate(mf_cost *c, const mf_plan *p, mf_simulated *out, mf_timelin
 	return !layers.failed && !step.failed;
 }
 
+double mf_cost_steady_ms(mf_cost *c, const mf_plan *p)
+{
+	const sl_kind *kinds;
+	tt_step st;
+
+	if (c->in.workload->phase != MF_TRAIN || !tt_step_of(c, p, &st) ||
+		(!c->sim && !(c->sim = calloc(1, sizeof(*c->sim)))))
+		return NAN;
+	kinds = sl_layers(c, p);
+	return work_of(&st, kinds, &st.rank, is_paired(c, p, kinds)).paired / MILLI;
+}
+
 void mf_cost_simulate(mf_cost *c, const mf_plan *p, mf_simulated *out)
 {
 	(void)simulate(c, p, out, NULL);
@@ -407,4 +419,16 @@ void mf_timeline_dispose(mf_timeline *t)
 	free(t->layers);
 	free(t->step);
 	memset(t, 0, sizeof(*t));
+}
+
+char mf_bar_mark(const mf_bar *b, bool of_layers)
+{
+	/* Labels are ASCII words in small letters. */
+	char first = b->label[0], upper = first >= 'a' && first <= 'z' ? (char)(first - 'a' + 'A') : first;
+
+	if (of_layers)
+		return b->backward ? first : upper;
+	if (b->micro_batch < 0)
+		return upper;
+	return b->backward ? (char)('a' + b->micro_batch % 26) : (char)('0' + b->micro_batch % 10);
 }

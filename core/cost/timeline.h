@@ -23,6 +23,12 @@ typedef struct mf_simulated {
 /** Simulates one step of a training plan. Fast: layers are periodic, so a few stand for all. Serving plans give NaN. */
 void mf_cost_simulate(mf_cost *c, const mf_plan *p, mf_simulated *out);
 
+/**
+ * One micro-batch on the slowest rank in the steady state, ms: what schedules that differ in pieces, placement and SM
+ * budget alone are compared by. NaN as above.
+ */
+double mf_cost_steady_ms(mf_cost *c, const mf_plan *p);
+
 /** Schedules run and tasks placed by an evaluator so far. */
 typedef struct mf_simulation_counts {
 	uint64_t simulations, tasks;
@@ -51,6 +57,12 @@ typedef struct mf_bar {
 	uint8_t lane;        /* mf_lane */
 	bool backward;
 } mf_bar;
+
+/**
+ * One sign for a bar. Among layers, the first letter of its label, small when backward; in a step, the micro-batch's last
+ * digit for a forward, a letter for a backward, and the first letter of what belongs to the step as a whole.
+ */
+char mf_bar_mark(const mf_bar *b, bool of_layers);
 
 /** A step opened in time. Owns its bars. */
 typedef struct mf_timeline {

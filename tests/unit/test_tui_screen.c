@@ -406,3 +406,33 @@ Test(actions, each_is_in_the_help_and_completes_by_name, .init = start, .fini = 
 			k->name);
 	}
 }
+
+/* ---- the timeline ---- */
+
+Test(timeline, zooms_into_the_step_and_moves_in_it, .init = start, .fini = stop)
+{
+	mf_key_event right = {MF_KEY_RIGHT, 0, 0, 0}, left = {MF_KEY_LEFT, 0, 0, 0};
+
+	settle(mf_app_act(&t.app, MF_ACT_DETAIL, "timeline"));
+	cr_assert(on_screen(120, 60, "step, 0.0 to "));
+	cr_assert(on_screen(120, 60, "rank 0"));
+	settle(mf_app_act(&t.app, MF_ACT_DETAIL, ""));
+	cr_assert_eq(t.app.focus, MF_FOCUS_DETAIL);
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_IN, ""));
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_IN, ""));
+	cr_assert_float_eq(t.app.zoom_from, 0.375, 1e-9, "the middle stays");
+	for (int i = 0; i < 100; i++)
+		settle(mf_app_key(&t.app, &right));
+	cr_assert_float_eq(t.app.zoom_from, 0.75, 1e-9, "the end is the end");
+	cr_assert_eq(t.app.tab, MF_TAB_TIMELINE);
+	for (int i = 0; i < 100; i++)
+		settle(mf_app_key(&t.app, &left));
+	cr_assert_float_eq(t.app.zoom_from, 0, 1e-9);
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_OUT, ""));
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_OUT, ""));
+	settle(mf_app_act(&t.app, MF_ACT_ZOOM_OUT, ""));
+	cr_assert_eq(t.app.zoom, 0);
+	settle(mf_app_act(&t.app, MF_ACT_BACK, ""));
+	settle(mf_app_key(&t.app, &right));
+	cr_assert_eq(t.app.tab, MF_TAB_WHY, "elsewhere Right turns the tab");
+}
