@@ -47,6 +47,11 @@
 	X(COLOR, "color", "MODE", "auto never 8 16 256 true", "colours; NO_COLOR is respected") \
 	X(THEME, "theme", "NAME|PATH", "@themes", "colour theme") \
 	X(MOUSE, "mouse", NULL, NULL, "take mouse events (Shift-drag then selects text)") \
+	X(MEASURED, "measured", "FILE.csv", NULL, "measured rows: columns as in tests/data/measured.csv") \
+	X(KIND, "kind", "KIND", "train serve memory kernel comm", "rows of this kind alone") \
+	X(MARKDOWN, "markdown", NULL, NULL, "print Markdown") \
+	X(ROWS, "rows", NULL, NULL, "print one CSV line a row: measured, predicted, what it was read as, why not") \
+	X(SVG, "svg", "FILE", NULL, "write a picture there: predicted against measured") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
 	X(HELP, "help", NULL, NULL, "show help")
 /* clang-format on */
@@ -139,6 +144,7 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);
 int mf_cmd_version(const mf_args *a);
 int mf_cmd_completion(const mf_args *a);

@@ -50,6 +50,15 @@ const mf_command_info mf_commands[] = {
 	{"boundaries", "", "list the boundaries and rules, with the number of plans each removes from a search", "",
 		"moefs boundaries --model deepseek-v2-lite --cluster 8xh800",
 		INPUTS | OPT(SPACE) | OPT(JSON) | OPT(THREADS), mf_cmd_boundaries},
+	{"score", "", "hold predictions against measured rows: coverage, error, rank order, regret",
+		"Nothing is fitted. Every row of the CSV is read as a plan and its inputs and predicted by the "
+		"evaluator that "
+		"ranks plans; a row that cannot be expressed is counted with the reason. Without --overlay each row "
+		"takes the "
+		"shipped overlay of its GPU where there is one; --overlay none takes factory constants.",
+		"moefs score --measured tests/data/measured.csv",
+		OPT(MEASURED) | OPT(KIND) | OPT(OVERLAY) | OPT(JSON) | OPT(MARKDOWN) | OPT(ROWS) | OPT(SVG) | OPT(HELP),
+		mf_cmd_score},
 	{"bench", "", "measure the program itself: JSON lines", "", "moefs bench --quick",
 		OPT(QUICK) | OPT(THREADS) | OPT(HELP), mf_cmd_bench},
 	{"version", "", "print version, toolchains and what this build has", "", "moefs version", OPT(JSON) | OPT(HELP),

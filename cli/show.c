@@ -25,13 +25,14 @@ static int list(const char *kind, bool json)
 	return mf_json_print(array, true) ? 0 : 4;
 }
 
+#define PARAM_GROUPS 11
 /* Parameter groups in the order they are shown. */
-static size_t param_groups(const mf_param_count *c, const char *names[10], uint64_t counts[10])
+static size_t param_groups(const mf_param_count *c, const char *names[PARAM_GROUPS], uint64_t counts[PARAM_GROUPS])
 {
-	const char *const n[] = {"embedding", "head", "attention", "dense_ffn", "router", "shared_experts",
+	const char *const n[] = {"embedding", "head", "attention", "recurrent", "dense_ffn", "router", "shared_experts",
 		"routed_experts", "norms", "biases", "mtp"};
-	const uint64_t v[] = {c->embedding, c->head, c->attention, c->dense_ffn, c->router, c->shared_experts,
-		c->routed_experts, c->norms, c->biases, c->mtp};
+	const uint64_t v[] = {c->embedding, c->head, c->attention, c->recurrent, c->dense_ffn, c->router,
+		c->shared_experts, c->routed_experts, c->norms, c->biases, c->mtp};
 
 	memcpy(names, n, sizeof n);
 	memcpy(counts, v, sizeof v);
@@ -41,8 +42,8 @@ static size_t param_groups(const mf_param_count *c, const char *names[10], uint6
 static void model_json(const mf_model *m, const mf_param_count *c)
 {
 	cJSON *o = cJSON_CreateObject(), *p;
-	const char *names[10];
-	uint64_t counts[10];
+	const char *names[PARAM_GROUPS];
+	uint64_t counts[PARAM_GROUPS];
 	size_t n = param_groups(c, names, counts);
 
 	cJSON_AddStringToObject(o, "model", m->name);
@@ -70,8 +71,8 @@ static void model_json(const mf_model *m, const mf_param_count *c)
 
 int mf_cmd_model(const mf_args *a)
 {
-	const char *names[10];
-	uint64_t counts[10];
+	const char *names[PARAM_GROUPS];
+	uint64_t counts[PARAM_GROUPS];
 	mf_param_count c;
 	mf_model m;
 	mf_err err;
@@ -93,6 +94,17 @@ int mf_cmd_model(const mf_args *a)
 			m.kv_lora, m.qk_nope, m.qk_rope, m.v_dim);
 	else
 		printf("  GQA: %u heads, %u key-value heads of %u\n", m.heads, m.kv_heads, m.head_dim);
+	if (m.mamba_layers)
+		printf("  Mamba-2 in %u layers: %u heads of %u, state %u, %u groups\n", m.mamba_layers, m.mamba_heads,
+			m.mamba_head_dim, m.mamba_state, m.mamba_groups);
+	if (m.delta_layers)
+		printf("  gated delta net in %u layers: %u value heads of %u, %u key heads of %u\n", m.delta_layers,
+			m.delta_v_heads, m.delta_v_dim, m.delta_k_heads, m.delta_k_dim);
+	if (m.index_topk)
+		printf("  sparse attention: %u indexer heads of %u keep %u keys\n", m.index_heads, m.index_dim,
+			m.index_topk);
+	if (m.moe_latent)
+		printf("  experts work on a latent of %u\n", m.moe_latent);
 	if (m.experts)
 		printf("  %u experts of %u, %u a token; shared %u; dense feed-forward %u\n", m.experts, m.moe_ffn,
 			m.topk, m.shared_ffn, m.ffn);

@@ -40,7 +40,7 @@ function(moefs_program name folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
   add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/${folder})
-  target_link_libraries(${name} PRIVATE mf_tui mf_job mf_gpu mf_record mf_search)
+  target_link_libraries(${name} PRIVATE mf_tui mf_job mf_gpu mf_record mf_score mf_search)
   moefs_settings(${name})
 endfunction()
 

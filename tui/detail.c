@@ -250,7 +250,7 @@ static void overview(struct pen *p)
 
 	mf_plan_format(&d->plan, a->in.intern, text);
 	put_wrapped(p, 0, MF_ROLE_ACCENT, text);
-	if (d->refusal.rule && d->refusal.rule[0] && a->constraint) {
+	if (d->refusal.rule && d->refusal.rule[0] && a->now.constraint) {
 		snprintf(text, sizeof(text), "refused  %s  %s  stage %s", d->refusal.boundary, d->refusal.rule,
 			d->refusal.stage);
 		put(p, 0, MF_ROLE_REASON, text);
@@ -261,7 +261,7 @@ static void overview(struct pen *p)
 			mf_plan_format(&a->rows[d->neighbour].plan, a->in.intern, plan);
 			field(p, "nearest", MF_ROLE_BUILDABLE, plan);
 		}
-	} else if (a->constraint) {
+	} else if (a->now.constraint) {
 		put(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
 			row->probe
 				? "buildable, but closer to the budget than the ledger's own error: launch it to know"
@@ -272,7 +272,7 @@ static void overview(struct pen *p)
 		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
 		return;
 	}
-	snprintf(text, sizeof(text), "%.1f tokens/s/GPU%s", a->tax ? t->throughput : (double)row->untaxed,
+	snprintf(text, sizeof(text), "%.1f tokens/s/GPU%s", a->now.tax ? t->throughput : (double)row->untaxed,
 		t->extrapolated ? "  (extrapolated: outside the range the constants were measured in)" : "");
 	field(p, "throughput", MF_ROLE_TEXT, text);
 	if (!isnan(row->simulated)) {

@@ -50,7 +50,7 @@ void mf_copy_text(mf_app *a, mf_buf *out)
 
 	if (!row)
 		return;
-	if (row->rule != MF_RULE_NONE && a->constraint) {
+	if (row->rule != MF_RULE_NONE && a->now.constraint) {
 		mf_buf_puts(out, a->detail.refusal.reason);
 		mf_app_say(a, false, "copied the refusal (%zu bytes)", out->len);
 		return;
@@ -83,24 +83,24 @@ static bool exchange(mf_app *a, const mf_tui_opts *opts, bool model)
 		if (!m || !old) {
 			st = mf_fail(&err, MF_ENOMEM, "out of memory");
 		} else if ((st = mf_model_load(m, a->wanted, &err)) == MF_OK) {
-			*old = a->model;
-			a->model = *m;
+			*old = a->now.model;
+			a->now.model = *m;
 			if ((st = mf_app_rebuild(a, &err)) < 0)
-				a->model = *old;
+				a->now.model = *old;
 		}
 		free(m);
 		free(old);
 	} else {
-		mf_cluster c, old = a->cluster;
+		mf_cluster c, old = a->now.cluster;
 		st = opts->load_cluster ? opts->load_cluster(opts->payload, &c, a->wanted, &err)
 					: mf_cluster_load(&c, a->wanted, &err);
 		if (st == MF_OK) {
-			a->cluster = c;
+			a->now.cluster = c;
 			/* The factory constants are the GPU family's: they follow the cluster. */
-			if ((st = mf_app_set_overlay(a, a->overlay, &err)) < 0) {
+			if ((st = mf_app_set_overlay(a, a->now.overlay, &err)) < 0) {
 				mf_err ignored;
-				a->cluster = old;
-				mf_app_set_overlay(a, a->overlay, &ignored);
+				a->now.cluster = old;
+				mf_app_set_overlay(a, a->now.overlay, &ignored);
 			}
 		}
 	}
@@ -108,6 +108,20 @@ static bool exchange(mf_app *a, const mf_tui_opts *opts, bool model)
 		mf_app_say(a, true, "%s%s%s%s%s", err.file, err.file[0] ? ": " : "", err.field,
 			err.field[0] ? ": " : "", err.msg);
 	return st == MF_OK;
+}
+
+/* Makes a->target what is assumed, without noting it as a change; returns what it takes to show it. */
+static unsigned restore(mf_app *a, bool unrelated)
+{
+	mf_settings only = a->target;
+
+	/* When nothing but the order differs, the rows at hand serve. */
+	only.tax = a->now.tax;
+	only.constraint = a->now.constraint;
+	bool same = !unrelated && memcmp(&only, &a->now, sizeof(only)) == 0;
+	memcpy(&a->now, &a->target, sizeof(a->now));
+	memcpy(&a->settled, &a->target, sizeof(a->now));
+	return same ? MF_FX_ARRANGE : MF_FX_SEARCH;
 }
 
 unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsigned fx)
@@ -131,8 +145,14 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 		else
 			fx |= MF_FX_SEARCH;
 	}
+	if (fx & MF_FX_RESTORE) {
+		bool unrelated = mf_whatif_unrelated(&a->now, &a->target);
+		if (unrelated && !mf_worker_clear(w, a))
+			return fx;
+		fx = (fx & ~(unsigned)MF_FX_RESTORE) | restore(a, unrelated);
+	}
 	if (fx & (MF_FX_MODEL | MF_FX_CLUSTER)) {
-		/* Threads still read the old inputs: they are told to stop, and the loop asks again when they have. */
+		/* A thread still reads the old rows: it is told to stop, and the loop asks again when it has. */
 		if (!mf_worker_clear(w, a))
 			return fx;
 		exchange(a, opts, fx & MF_FX_MODEL);
@@ -140,10 +160,14 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 		fx |= MF_FX_SEARCH;
 	}
 	if (fx & MF_FX_SEARCH) {
-		if (mf_app_rebuild(a, &err) < 0)
+		if (mf_app_set_overlay(a, a->now.overlay, &err) < 0) {
+			mf_err ignored;
 			mf_app_say(a, true, "%s", err.msg);
-		else
+			memcpy(&a->now, &a->settled, sizeof(a->now));
+			mf_app_set_overlay(a, a->now.overlay, &ignored);
+		} else {
 			mf_worker_search(w, a);
+		}
 		fx &= ~(unsigned)MF_FX_SEARCH;
 	}
 	if (fx & MF_FX_ARRANGE) {
@@ -154,5 +178,6 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 		export_plan(a);
 		fx &= ~(unsigned)MF_FX_EXPORT;
 	}
+	mf_whatif_settle(a);
 	return fx;
 }

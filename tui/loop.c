@@ -66,7 +66,7 @@ static void carry_out(struct loop *l, unsigned fx)
 	}
 	if (fx & MF_FX_REDRAW)
 		l->dirty = true;
-	l->pending = fx & (MF_FX_MODEL | MF_FX_CLUSTER);
+	l->pending = fx & MF_FX_WAITS;
 }
 
 static void take_keys(struct loop *l)

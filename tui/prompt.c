@@ -151,63 +151,54 @@ static void complete(mf_app *a, const char *const *names, size_t word_at)
 		mf_app_say(a, false, "%s", list);
 }
 
-static const char *const *names_for(mf_action action)
+/* Names that may follow an action, NULL-terminated; false when it takes any text. */
+static bool names_for(const mf_app *a, mf_action action, const char **out, size_t cap)
 {
 	static const char *const toggles[] = {"on", "off", NULL};
-	switch (action) {
-	case MF_ACT_MODEL: return mf_builtin_names("models");
-	case MF_ACT_CLUSTER: return mf_builtin_names("clusters");
-	case MF_ACT_OVERLAY: return mf_builtin_names("calibrated");
-	case MF_ACT_THEME: return mf_theme_names;
-	case MF_ACT_CONSTRAINT:
-	case MF_ACT_TAX:
-	case MF_ACT_MOUSE: return toggles;
-	default: return NULL;
-	}
-}
+	const mf_knob *knob = mf_knob_of(a, action);
+	const char *const *names = action == MF_ACT_MODEL     ? mf_builtin_names("models")
+				   : action == MF_ACT_CLUSTER ? mf_builtin_names("clusters")
+				   : action == MF_ACT_THEME   ? mf_theme_names
+				   : action == MF_ACT_MOUSE   ? toggles
+							      : NULL;
+	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
+				 : action == MF_ACT_SHOW   ? mf_show_choices
+				 : action == MF_ACT_DETAIL ? mf_tab_choices
+							   : NULL;
+	size_t n = 0;
 
-static const mf_choice *choices_for(mf_action action)
-{
-	switch (action) {
-	case MF_ACT_SORT: return mf_sort_key_choices;
-	case MF_ACT_SHOW: return mf_show_choices;
-	case MF_ACT_LEDGER: return mf_ledger_choices;
-	case MF_ACT_SPACE: return mf_space_choices;
-	case MF_ACT_DETAIL: return mf_tab_choices;
-	default: return NULL;
-	}
+	if (knob)
+		return mf_knob_names(a, knob, out, cap) > 0;
+	for (; names && *names && n + 1 < cap; names++)
+		out[n++] = *names;
+	for (; table && table->name && n + 1 < cap; table++)
+		out[n++] = table->name;
+	out[n] = NULL;
+	return n > 0;
 }
 
 static void complete_line(mf_app *a)
 {
 	mf_prompt *p = &a->prompt;
-	const char *names[MF_ACT_COUNT + 1];
+	const char *names[128];
 	size_t n = 0;
 
-	if (p->action == MF_ACT_MODEL || p->action == MF_ACT_CLUSTER) {
-		const char *const *known = names_for(p->action);
-		if (known)
-			complete(a, known, 0);
+	if (p->action != MF_ACT_COMMAND) {
+		if (p->action != MF_ACT_FILTER && p->action != MF_ACT_FIND &&
+			names_for(a, p->action, names, MF_COUNT(names)))
+			complete(a, names, 0);
 		return;
 	}
-	if (p->action != MF_ACT_COMMAND)
-		return;
 	char *space = strchr(p->text, ' ');
 	if (!space) {
-		for (const mf_tui_key *t = mf_tui_keys; t->name; t++)
+		for (const mf_tui_key *t = mf_tui_keys; t->name && n + 1 < MF_COUNT(names); t++)
 			names[n++] = t->name;
 		names[n] = NULL;
 		complete(a, names, 0);
 		return;
 	}
-	mf_action action = mf_action_of_name(p->text, (size_t)(space - p->text));
-	const char *const *known = names_for(action);
-	const mf_choice *table = choices_for(action);
-	for (; table && table->name && n < MF_ACT_COUNT; table++)
-		names[n++] = table->name;
-	names[n] = NULL;
-	if (known || n)
-		complete(a, known ? known : names, (size_t)(space + 1 - p->text));
+	if (names_for(a, mf_action_of_name(p->text, (size_t)(space - p->text)), names, MF_COUNT(names)))
+		complete(a, names, (size_t)(space + 1 - p->text));
 }
 
 static unsigned enter(mf_app *a)

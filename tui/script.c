@@ -32,7 +32,7 @@ static void carry_out(struct script *s, unsigned fx)
 			mf_copy_text(s->a, &text);
 			mf_buf_dispose(&text);
 		}
-		fx &= MF_FX_MODEL | MF_FX_CLUSTER;
+		fx &= MF_FX_WAITS;
 		if (!fx && mf_worker_idle(s->worker))
 			return;
 		struct pollfd fd = {mf_worker_fd(s->worker), POLLIN, 0};

@@ -28,7 +28,9 @@ typedef enum mf_effect {
 	MF_FX_MOUSE = 512,
 	MF_FX_OVERLAY = 1024,
 	MF_FX_MODEL = 2048,
-	MF_FX_CLUSTER = 4096
+	MF_FX_CLUSTER = 4096,
+	MF_FX_RESTORE = 8192,                                     /* a->target becomes what is assumed */
+	MF_FX_WAITS = MF_FX_MODEL | MF_FX_CLUSTER | MF_FX_RESTORE /* may have to wait for a thread */
 } mf_effect;
 
 typedef enum mf_show { MF_SHOW_ALL, MF_SHOW_BUILDABLE, MF_SHOW_REJECTED } mf_show;
@@ -39,7 +41,14 @@ extern const mf_choice mf_tab_choices[];
 
 typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL } mf_focus;
 
-typedef enum mf_panel { MF_PANEL_NONE, MF_PANEL_HELP, MF_PANEL_COMPARE, MF_PANEL_PICKER } mf_panel;
+typedef enum mf_panel {
+	MF_PANEL_NONE,
+	MF_PANEL_HELP,
+	MF_PANEL_COMPARE,
+	MF_PANEL_PICKER,
+	MF_PANEL_ASSUMPTIONS,
+	MF_PANEL_BOUNDARIES
+} mf_panel;
 
 /** The line being typed, with its history. */
 typedef struct mf_prompt {
@@ -81,21 +90,42 @@ typedef struct mf_evaluators {
 	mf_emitter *emitter;
 } mf_evaluators;
 
-typedef struct mf_app {
-	/* inputs: copies, so that the model and the cluster can be exchanged */
+/** Everything a ranking assumes: what the user changes, what undo brings back. A plain value. */
+typedef struct mf_settings {
 	mf_model model;
 	mf_cluster cluster;
-	mf_inputs in; /* points at the two above */
-	mf_consts consts;
+	mf_workload workload;
+	mf_stack stack;
 	mf_search_opts search; /* space, cost, threads; search.constraint is not used: plans are always judged */
+	bool constraint, tax;
+	char overlay[256]; /* names and paths, separated by commas; "" for none */
+} mf_settings;
+
+#define MF_UNDO 32
+
+/** Ranks before the last change of an assumption. Of the same rows by their number, of other rows by their plan. */
+typedef struct mf_before {
+	unsigned rows_id; /* `rank_of` counts for these rows */
+	uint32_t *rank_of;
+	uint64_t *hash; /* open addressing over mf_plan_hash; `cap` is a power of two, 0 when there is no table */
+	uint32_t *rank; /* MF_NO_ROW: the slot is free */
+	size_t cap;
+} mf_before;
+
+typedef struct mf_app {
+	mf_settings now;      /* what is assumed, */
+	mf_settings settled;  /* as the last search or order took it, */
+	mf_settings defaults; /* as at the start, */
+	mf_settings target;   /* and as MF_FX_RESTORE is to make it */
+	mf_settings *past;    /* MF_UNDO of them, owned: [0, n_past) can be undone, the n_future after them redone */
+	int n_past, n_future;
+	mf_inputs in; /* points into `now` */
+	mf_consts consts;
 	mf_phase phase;
 	uint32_t world;
 	mf_evaluators eval;
 	unsigned generation; /* of rows and constants: detail and marks notice a change */
 
-	/* assumptions */
-	bool constraint, tax;
-	char overlay[256]; /* "" for none */
 	mf_sort_key sort;
 	bool descending;
 	mf_show show;
@@ -115,6 +145,7 @@ typedef struct mf_app {
 	double budget_bytes; /* NaN while unknown */
 	bool searching, arranging;
 	uint64_t arrived; /* rows of the running search */
+	mf_before before; /* owned */
 	uint32_t best;    /* first row of the ranking under the constraint, MF_NO_ROW */
 
 	/* screen */
@@ -177,6 +208,48 @@ const mf_row *mf_app_selected(const mf_app *a);
 void mf_app_export_name(const mf_app *a, char *out, size_t size);
 unsigned mf_prompt_key(mf_app *a, const mf_key_event *k);
 void mf_prompt_open(mf_app *a, mf_action action, const char *text);
+
+/* ---- what if ---- */
+
+/** One assumption that can be changed. The ':' commands, the panel, the bar of changes and completion read this table. */
+typedef struct mf_knob {
+	mf_action action; /* names it */
+	int kind;         /* of whatif.c */
+	unsigned phases;  /* bit 1<<MF_TRAIN, 1<<MF_SERVE */
+	size_t at;        /* its field of mf_settings */
+	double min, max;
+	const mf_choice *choices; /* NULL for numbers and names */
+	bool arranges;            /* needs no search: the rows at hand are ordered anew */
+} mf_knob;
+/** Knob i of this phase, NULL past the end. */
+const mf_knob *mf_knob_at(const mf_app *a, int i);
+/** Knob of an action, NULL when it changes no assumption of this phase. */
+const mf_knob *mf_knob_of(const mf_app *a, mf_action action);
+/** Value as text; also what mf_knob_set reads. */
+void mf_knob_text(const mf_settings *s, const mf_knob *k, char *out, size_t size);
+/** Sets it from text and returns effects; a bad text changes nothing and says why. */
+unsigned mf_knob_set(mf_app *a, const mf_knob *k, const char *text);
+/** The next (by = 1) or previous (-1) choice, or the number doubled or halved. */
+unsigned mf_knob_turn(mf_app *a, const mf_knob *k, int by);
+/** Choices of a knob as a NULL-terminated list of at most `cap` names; 0 when it takes any text. */
+size_t mf_knob_names(const mf_app *a, const mf_knob *k, const char **out, size_t cap);
+/** "nodes 2 (1), tax off (on)": what differs from the start; "" when nothing does. Returns how many do. */
+int mf_whatif_words(const mf_app *a, char *out, size_t size);
+/** Notes a change of `now`, for undo. Called when effects have been carried out. */
+void mf_whatif_settle(mf_app *a);
+/** The state `by` steps back (-1) or forward (1); effects. */
+unsigned mf_whatif_step(mf_app *a, int by);
+unsigned mf_whatif_defaults(mf_app *a);
+/** True when rows of `x` say nothing about `y`: another model, GPU or phase. */
+bool mf_whatif_unrelated(const mf_settings *x, const mf_settings *y);
+
+/** Table of ranks by plan; cap stays 0 when memory is short. */
+void mf_before_make(mf_before *b, const mf_row *rows, const uint32_t *by_rank, size_t n);
+void mf_before_dispose(mf_before *b);
+/** Rank from 0 that a row's plan had, MF_NO_ROW when it had none. */
+uint32_t mf_before_rank(const mf_before *b, const mf_plan *p, uint32_t row, unsigned rows_id);
+/** True when there is anything to compare with. */
+bool mf_before_any(const mf_before *b, unsigned rows_id);
 
 /* ---- detail ---- */
 

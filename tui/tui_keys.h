@@ -79,6 +79,7 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(TAB_PREVIOUS, "tab-previous", "", "S-Tab Left", "look", "previous tab") \
 	X(BACK, "back", "", "Esc", "look", "leave detail, then clear the filter") \
 	X(COMPARE, "compare", "", "d", "look", "compare the marked plans") \
+	X(BOUNDARIES, "boundaries", "", "b", "look", "what each boundary and rule removed") \
 	X(MARK, "mark", "", "Space", "look", "mark or unmark this plan (up to four)") \
 	X(FILTER, "filter", "[EXPRESSION]", "/", "find", "show only plans that match") \
 	X(FIND, "find", "[EXPRESSION]", "f", "find", "go to the next plan that matches, hiding none") \
@@ -92,6 +93,24 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(SPACE, "space", "[paper|default|wide]", "P", "what if", "which space is searched") \
 	X(MODEL, "model", "[NAME|PATH]", "m", "what if", "another model") \
 	X(CLUSTER, "cluster", "[NAME|PATH]", "h", "what if", "another cluster") \
+	X(NODES, "nodes", "[N]", "", "what if", "how many nodes") \
+	X(SKEW, "skew", "[X]", "", "what if", "load of the busiest expert over the mean, less one") \
+	X(SEQ, "seq", "[TOKENS]", "", "what if", "sequence length (training)") \
+	X(GLOBAL_BATCH, "global-batch", "[N]", "", "what if", "sequences a step (training)") \
+	X(MICRO_BATCH, "micro-batch", "[N,N...]", "", "what if", "micro-batch sizes the search may take (training)") \
+	X(PRECISION, "precision", "[NAME]", "", "what if", "what the GEMMs compute in (training)") \
+	X(INPUT, "input", "[TOKENS]", "", "what if", "prompt length (serving)") \
+	X(OUTPUT, "output", "[TOKENS]", "", "what if", "answer length (serving)") \
+	X(CONCURRENCY, "concurrency", "[N]", "", "what if", "requests in flight (serving)") \
+	X(TOOLCHAIN, "toolchain", "[NAME]", "", "what if", "version whose rules judge") \
+	X(STACK, "stack", "[NAME|PATH]", "", "what if", "software the plan runs on") \
+	X(ATTENTION, "attention", "[flash|unfused]", "", "what if", "attention backend (training)") \
+	X(GRAPHS, "graphs", "[none|partial|full]", "", "what if", "CUDA graphs (training)") \
+	X(MEM_FRACTION, "mem-fraction", "[X|auto]", "", "what if", "share of the GPU's memory a plan may use") \
+	X(ASSUMPTIONS, "assumptions", "", "i", "what if", "all assumptions: see, change, put back") \
+	X(DEFAULTS, "defaults", "", "", "what if", "every assumption as it was at the start") \
+	X(UNDO, "undo", "", "u", "what if", "take the last change of an assumption back") \
+	X(REDO, "redo", "", "C-r", "what if", "make it again") \
 	X(EXPORT, "export", "[FILE]", "e", "do", "write the argv: .json, .nul, .sh or .sbatch by the name") \
 	X(COPY, "copy", "", "y", "do", "copy the command, or the refusal, to the clipboard (OSC 52)") \
 	X(THEME, "theme", "[NAME]", "T", "do", "colours") \

@@ -64,10 +64,16 @@ static int clamp(int v, int lo, int hi)
 	return v < lo ? lo : v > hi ? hi : v;
 }
 
+/* A panel whose lines are chosen from, not scrolled. */
+static bool listed(const mf_app *a)
+{
+	return a->panel == MF_PANEL_PICKER || a->panel == MF_PANEL_ASSUMPTIONS || a->panel == MF_PANEL_BOUNDARIES;
+}
+
 static unsigned move(mf_app *a, long by)
 {
-	if (a->panel == MF_PANEL_PICKER) {
-		a->item = clamp(a->item + (int)clamp((int)by, -1000, 1000), 0, a->n_items - 1);
+	if (listed(a)) {
+		a->item = clamp(a->item + clamp((int)by, -100000, 100000), 0, a->n_items > 0 ? a->n_items - 1 : 0);
 		return MF_FX_REDRAW;
 	}
 	if (a->panel != MF_PANEL_NONE) {
@@ -159,30 +165,27 @@ static void pick_item(mf_app *a, const char *text, const char *current)
 
 static unsigned pick(mf_app *a, mf_action action)
 {
-	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
-				 : action == MF_ACT_LEDGER ? mf_ledger_choices
-							   : mf_space_choices;
+	const mf_knob *knob = mf_knob_of(a, action);
+	const char *names[64];
+	char now[256];
+
 	a->panel = MF_PANEL_PICKER;
 	a->picker = action;
 	a->n_items = a->item = 0;
 	if (action == MF_ACT_THEME) {
 		for (int i = 0; mf_theme_names[i]; i++)
 			pick_item(a, mf_theme_names[i], a->theme);
-	} else if (action == MF_ACT_OVERLAY) {
-		const char *const *names = mf_builtin_names("calibrated");
-		pick_item(a, "none", a->overlay[0] ? NULL : "none");
-		for (int i = 0; names && names[i]; i++)
-			pick_item(a, names[i], a->overlay);
+	} else if (knob) {
+		mf_knob_names(a, knob, names, MF_COUNT(names));
+		mf_knob_text(&a->now, knob, now, sizeof(now));
+		for (int i = 0; names[i]; i++)
+			pick_item(a, names[i], now);
 	} else {
-		int now = action == MF_ACT_SORT     ? (int)a->sort
-			  : action == MF_ACT_LEDGER ? (int)a->search.cost.ledger
-						    : (int)a->search.space;
-		for (const mf_choice *c = table; c->name; c++) {
-			bool other = action == MF_ACT_SORT &&
-				     (a->phase == MF_TRAIN ? c->value == MF_SORT_TTFT || c->value == MF_SORT_TPOT
-							   : c->value == MF_SORT_STEP || c->value == MF_SORT_BUBBLE);
+		for (const mf_choice *c = mf_sort_key_choices; c->name; c++) {
+			bool other = a->phase == MF_TRAIN ? c->value == MF_SORT_TTFT || c->value == MF_SORT_TPOT
+							  : c->value == MF_SORT_STEP || c->value == MF_SORT_BUBBLE;
 			if (!other)
-				pick_item(a, c->name, mf_choice_name(table, now));
+				pick_item(a, c->name, mf_choice_name(mf_sort_key_choices, (int)a->sort));
 		}
 	}
 	return MF_FX_REDRAW;
@@ -221,8 +224,6 @@ static unsigned set_choice(mf_app *a, mf_action action, const mf_choice *table, 
 		/* Each number's better end first. */
 		a->descending = v == MF_SORT_THROUGHPUT || v == MF_SORT_HIDDEN;
 		return MF_FX_ARRANGE | MF_FX_REDRAW;
-	case MF_ACT_LEDGER: a->search.cost.ledger = (mf_ledger)v; return MF_FX_SEARCH | MF_FX_REDRAW;
-	case MF_ACT_SPACE: a->search.space = (mf_space)v; return MF_FX_SEARCH | MF_FX_REDRAW;
 	case MF_ACT_SHOW: a->show = (mf_show)v; return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_DETAIL:
 		a->tab = (mf_tab)v;
@@ -321,10 +322,10 @@ void mf_app_export_name(const mf_app *a, char *out, size_t size)
 {
 	const mf_row *row = mf_app_selected(a);
 	char plan[MF_PLAN_TEXT_MAX] = "plan";
-	const char *model = strrchr(a->model.name, '/');
+	const char *model = strrchr(a->now.model.name, '/');
 	if (row)
 		mf_plan_format(&row->plan, a->in.intern, plan);
-	snprintf(out, size, "%.60s_%s.sh", model ? model + 1 : a->model.name, plan);
+	snprintf(out, size, "%.60s_%s.sh", model ? model + 1 : a->now.model.name, plan);
 	for (char *s = out; *s; s++)
 		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-", *s))
 			*s = '-';
@@ -370,6 +371,37 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 	}
 }
 
+/* Changes an assumption: to the argument, to the other of two, or to what a picker or a prompt says. */
+static unsigned assume(mf_app *a, mf_action action, const char *argument)
+{
+	const mf_knob *k = mf_knob_of(a, action);
+	const char *names[64];
+	char now[256];
+
+	if (!k) {
+		mf_app_say(a, true, "%s is no assumption of a %s search", mf_tui_keys[action - 1].name,
+			mf_choice_name(mf_phase_choices, (int)a->phase));
+		return MF_FX_REDRAW;
+	}
+	if (*argument)
+		return mf_knob_set(a, k, argument);
+	if (k->arranges)
+		return mf_knob_turn(a, k, 1);
+	if (mf_knob_names(a, k, names, MF_COUNT(names)) > 0)
+		return pick(a, action);
+	mf_knob_text(&a->now, k, now, sizeof(now));
+	mf_prompt_open(a, action, now);
+	return MF_FX_REDRAW;
+}
+
+static unsigned open_panel(mf_app *a, mf_panel panel)
+{
+	a->panel = a->panel == panel ? MF_PANEL_NONE : panel;
+	a->panel_scroll = 0;
+	a->item = 0;
+	return MF_FX_REDRAW;
+}
+
 unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 {
 	int v;
@@ -411,22 +443,32 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 		a->show = (mf_show)((a->show + 1) % 3);
 		return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_SORT: return *argument ? set_choice(a, action, mf_sort_key_choices, argument) : pick(a, action);
-	case MF_ACT_LEDGER: return *argument ? set_choice(a, action, mf_ledger_choices, argument) : pick(a, action);
-	case MF_ACT_SPACE: return *argument ? set_choice(a, action, mf_space_choices, argument) : pick(a, action);
 	case MF_ACT_REVERSE: a->descending = !a->descending; return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_CONSTRAINT:
-		if ((v = toggled(a, argument, a->constraint)) >= 0)
-			a->constraint = v;
-		return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_TAX:
-		if ((v = toggled(a, argument, a->tax)) >= 0)
-			a->tax = v;
-		return MF_FX_ARRANGE | MF_FX_REDRAW;
 	case MF_ACT_OVERLAY:
-		if (!*argument)
-			return pick(a, action);
-		snprintf(a->wanted, sizeof(a->wanted), "%s", strcmp(argument, "none") == 0 ? "" : argument);
-		return MF_FX_OVERLAY | MF_FX_REDRAW;
+	case MF_ACT_LEDGER:
+	case MF_ACT_SPACE:
+	case MF_ACT_NODES:
+	case MF_ACT_SKEW:
+	case MF_ACT_SEQ:
+	case MF_ACT_GLOBAL_BATCH:
+	case MF_ACT_MICRO_BATCH:
+	case MF_ACT_PRECISION:
+	case MF_ACT_INPUT:
+	case MF_ACT_OUTPUT:
+	case MF_ACT_CONCURRENCY:
+	case MF_ACT_TOOLCHAIN:
+	case MF_ACT_STACK:
+	case MF_ACT_ATTENTION:
+	case MF_ACT_GRAPHS:
+	case MF_ACT_MEM_FRACTION: return assume(a, action, argument);
+	case MF_ACT_ASSUMPTIONS:
+	case MF_ACT_BOUNDARIES:
+		return open_panel(a, action == MF_ACT_ASSUMPTIONS ? MF_PANEL_ASSUMPTIONS : MF_PANEL_BOUNDARIES);
+	case MF_ACT_DEFAULTS: return mf_whatif_defaults(a);
+	case MF_ACT_UNDO: return mf_whatif_step(a, -1);
+	case MF_ACT_REDO: return mf_whatif_step(a, 1);
 	case MF_ACT_COPY: return mf_app_selected(a) ? MF_FX_COPY | MF_FX_REDRAW : 0;
 	case MF_ACT_THEME:
 		if (!*argument)
@@ -440,10 +482,7 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 		mf_app_say(a, false, v ? "mouse on: wheel, rows and headings; Shift-drag selects text" : "mouse off");
 		return MF_FX_MOUSE | MF_FX_REDRAW;
 	case MF_ACT_COMMAND: mf_prompt_open(a, action, ""); return MF_FX_REDRAW;
-	case MF_ACT_HELP:
-		a->panel = a->panel == MF_PANEL_HELP ? MF_PANEL_NONE : MF_PANEL_HELP;
-		a->panel_scroll = 0;
-		return MF_FX_REDRAW;
+	case MF_ACT_HELP: return open_panel(a, MF_PANEL_HELP);
 	case MF_ACT_REDRAW: return MF_FX_INVALIDATE | MF_FX_REDRAW;
 	case MF_ACT_SUSPEND: return MF_FX_SUSPEND | MF_FX_REDRAW;
 	case MF_ACT_QUIT: return MF_FX_QUIT;
@@ -509,8 +548,47 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 	return MF_FX_REDRAW;
 }
 
+/* Keys of the panel of assumptions that no other panel has; 0 when it is none of them. */
+static unsigned assumptions_key(mf_app *a, mf_key key, mf_action action)
+{
+	const mf_knob *k = mf_knob_at(a, a->item);
+	char was[256], now[256];
+
+	if (!k)
+		return 0;
+	if (key == MF_KEY_RIGHT || key == '+' || key == MF_KEY_LEFT || key == '-')
+		return mf_knob_turn(a, k, key == MF_KEY_RIGHT || key == '+' ? 1 : -1);
+	if (key == MF_KEY_DELETE || key == MF_KEY_BACKSPACE) {
+		mf_knob_text(&a->defaults, k, was, sizeof(was));
+		return mf_knob_set(a, k, was);
+	}
+	if (action == MF_ACT_DETAIL) {
+		mf_knob_text(&a->now, k, now, sizeof(now));
+		if (k->choices)
+			return mf_knob_turn(a, k, 1);
+		mf_prompt_open(a, k->action, now);
+		return MF_FX_REDRAW;
+	}
+	return action == MF_ACT_UNDO || action == MF_ACT_REDO || action == MF_ACT_DEFAULTS ? mf_app_act(a, action, "")
+											   : 0;
+}
+
+/* The plans that the chosen rule removed. */
+static unsigned filter_boundary(mf_app *a)
+{
+	char text[96];
+
+	if (a->item < 0 || (size_t)a->item >= a->n_reasons)
+		return back(a);
+	snprintf(text, sizeof(text), "rule:%s", mf_rule_get(a->reasons[a->item].rule)->id);
+	a->panel = MF_PANEL_NONE;
+	return set_filter(a, text);
+}
+
 unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 {
+	unsigned fx;
+
 	a->message[0] = 0;
 	if (k->key == MF_KEY_MOUSE)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;
@@ -526,6 +604,10 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 	if (a->panel == MF_PANEL_PICKER && action == a->picker)
 		return move(a,
 			a->item + 1 < a->n_items ? 1 : -a->item); /* the key that opened it goes on to the next item */
+	if (a->panel == MF_PANEL_ASSUMPTIONS && (fx = assumptions_key(a, k->key, action)) != 0)
+		return fx;
+	if (a->panel == MF_PANEL_BOUNDARIES && action == MF_ACT_DETAIL)
+		return filter_boundary(a);
 	if (a->panel != MF_PANEL_NONE) {
 		switch (action) {
 		case MF_ACT_DOWN:

@@ -54,6 +54,7 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 
 enum column_id {
 	COL_RANK,
+	COL_MOVED,
 	COL_PLAN,
 	COL_TPUT,
 	COL_STEP,
@@ -77,6 +78,7 @@ static const struct column {
 	bool right;
 } columns[COL_COUNT] = {
 	[COL_RANK] = {"#", 7, 3, 0, -1, true},
+	[COL_MOVED] = {"moved", 6, 3, 2, -1, false},
 	[COL_PLAN] = {"plan", 0, 3, 0, -1, false},
 	[COL_TPUT] = {"tok/s/GPU", 10, 3, 0, MF_SORT_THROUGHPUT, true},
 	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 5, MF_SORT_STEP, true},
@@ -104,6 +106,13 @@ static int rank_width(const mf_app *a)
 	return digits < 3 ? 3 : digits;
 }
 
+static bool column_on(const mf_app *a, int i, int cut)
+{
+	if (!(columns[i].phases & 1u << a->phase) || (columns[i].goes && columns[i].goes >= cut))
+		return false;
+	return i != COL_MOVED || mf_before_any(&a->before, a->rows_id);
+}
+
 /* Places columns in `width`; absent ones get w 0. */
 static void place_columns(const mf_app *a, int width, struct placed out[COL_COUNT])
 {
@@ -115,8 +124,7 @@ static void place_columns(const mf_app *a, int width, struct placed out[COL_COUN
 		for (cut = 7; cut > 0; cut--) {
 			int used = GUTTER;
 			for (int i = 0; i < COL_COUNT; i++)
-				if ((columns[i].phases & 1u << a->phase) &&
-					!(columns[i].goes && columns[i].goes >= cut))
+				if (column_on(a, i, cut))
 					used += 1 + (i == COL_PLAN          ? wanted[k]
 							    : i == COL_RANK ? rank_width(a)
 									    : columns[i].width);
@@ -127,7 +135,7 @@ static void place_columns(const mf_app *a, int width, struct placed out[COL_COUN
 	cut = cut == 0 ? 1 : cut;
 	int used = GUTTER;
 	for (int i = 0; i < COL_COUNT; i++) {
-		bool on = (columns[i].phases & 1u << a->phase) && !(columns[i].goes && columns[i].goes >= cut);
+		bool on = column_on(a, i, cut);
 		out[i].w = !on ? 0 : i == COL_PLAN ? 0 : i == COL_RANK ? rank_width(a) : columns[i].width;
 		used += on ? 1 + out[i].w : 0;
 	}
@@ -171,6 +179,21 @@ static void draw_heading(const mf_app *a, mf_cells *s, mf_rect r, const struct p
 	}
 }
 
+/* How many ranks the last change of an assumption moved a plan: "^3", "v12", "=", or "new". */
+static void moved_text(const mf_app *a, const mf_row *row, uint32_t index, char *out, size_t size)
+{
+	if (!a->rank_of)
+		return;
+	uint32_t now = a->rank_of[index], was = mf_before_rank(&a->before, &row->plan, index, a->rows_id);
+	if (was == MF_NO_ROW)
+		snprintf(out, size, "new");
+	else if (was == now)
+		snprintf(out, size, "=");
+	else
+		snprintf(out, size, "%s%u", mf_glyph_text(was > now ? MF_G_UP : MF_G_DOWN, a->ascii),
+			was > now ? was - now : now - was);
+}
+
 static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int column, char *out, size_t size)
 {
 	double v = NAN;
@@ -180,6 +203,7 @@ static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int co
 		if (a->rank_of)
 			snprintf(out, size, "%u", a->rank_of[index] + 1);
 		return;
+	case COL_MOVED: moved_text(a, row, index, out, size); return;
 	case COL_PLAN: {
 		char plan[MF_PLAN_TEXT_MAX];
 		mf_plan_format(&row->plan, a->in.intern, plan);
@@ -187,7 +211,7 @@ static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int co
 		return;
 	}
 	case COL_TPUT:
-		v = a->tax ? row->throughput : row->untaxed;
+		v = a->now.tax ? row->throughput : row->untaxed;
 		mf_format_number(out, size, v, v < 1000 ? 1 : 0);
 		if (row->extrapolated && strlen(out) + 1 < size) {
 			memmove(out + 1, out, strlen(out) + 1);
@@ -210,7 +234,7 @@ static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int co
 		digits = 0;
 		break;
 	case COL_VERDICT:
-		if (!a->constraint)
+		if (!a->now.constraint)
 			snprintf(out, size, "not asked");
 		else if (row->rule != MF_RULE_NONE)
 			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii),
@@ -237,7 +261,7 @@ static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t posi
 {
 	uint32_t index = a->view[position];
 	const mf_row *row = &a->rows[index];
-	bool refused = a->constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
+	bool refused = a->now.constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
 	mf_role base = cursor    ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED)
 		       : refused ? MF_ROLE_REJECTED
 				 : MF_ROLE_TEXT;
@@ -266,7 +290,7 @@ static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t posi
 		}
 		cell_text(a, row, index, i, text, sizeof(text));
 		mf_role role = base;
-		if (i == COL_VERDICT && !cursor && a->constraint && !refused)
+		if (i == COL_VERDICT && !cursor && a->now.constraint && !refused)
 			role = row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE;
 		if (columns[i].right)
 			mf_cells_right(s, r.x + at[i].x, y, w, role, text);
@@ -313,18 +337,19 @@ static void chips(mf_cells *s, int y, int w, mf_role first, mf_role rest, const 
 
 static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 {
-	char counts[256], best[MF_PLAN_TEXT_MAX + 80] = "", filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32],
-						  took[48] = "";
-	const char *model = strrchr(a->model.name, '/');
+	char changes[512], changed[560] = "", counts[256], best[MF_PLAN_TEXT_MAX + 80] = "",
+			   filter[MF_PROMPT_MAX + 80] = "", text[8][192], n[4][32], took[48] = "";
+	const char *model = strrchr(a->now.model.name, '/');
 	const mf_stack *stack = a->in.stack;
 
 	snprintf(text[0], sizeof(text[0]), "moefs");
-	snprintf(text[1], sizeof(text[1]), "%s", model && model[1] ? model + 1 : a->model.name);
+	snprintf(text[1], sizeof(text[1]), "%s", model && model[1] ? model + 1 : a->now.model.name);
 	snprintf(text[2], sizeof(text[2]), "%s", mf_choice_name(mf_phase_choices, (int)a->phase));
-	snprintf(text[3], sizeof(text[3]), "%s", a->cluster.name);
+	snprintf(text[3], sizeof(text[3]), "%s", a->now.cluster.name);
 	snprintf(text[4], sizeof(text[4]), "%s", mf_choice_name(mf_toolchain_choices, (int)stack->toolchain));
-	snprintf(text[5], sizeof(text[5]), "%s space", mf_choice_name(mf_space_choices, (int)a->search.space));
-	snprintf(text[6], sizeof(text[6]), "%s ledger", mf_choice_name(mf_ledger_choices, (int)a->search.cost.ledger));
+	snprintf(text[5], sizeof(text[5]), "%s space", mf_choice_name(mf_space_choices, (int)a->now.search.space));
+	snprintf(text[6], sizeof(text[6]), "%s ledger",
+		mf_choice_name(mf_ledger_choices, (int)a->now.search.cost.ledger));
 	snprintf(text[7], sizeof(text[7]), "%s", a->in.workload->name);
 	const char *top[] = {text[0], text[1], text[2], text[3], text[4], text[6], text[5], text[7]};
 	chips(s, r.y, r.w, MF_ROLE_ACCENT, MF_ROLE_HEADER, top, 8);
@@ -346,33 +371,36 @@ static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 		const mf_row *row = &a->rows[a->best];
 		char plan[MF_PLAN_TEXT_MAX], number[32];
 		mf_plan_format(&row->plan, a->in.intern, plan);
-		mf_format_number(number, sizeof(number), a->tax ? row->throughput : row->untaxed, 0);
-		snprintf(
-			best, sizeof(best), "best %s%s: %s tok/s/GPU", a->constraint ? "buildable " : "", plan, number);
+		mf_format_number(number, sizeof(number), a->now.tax ? row->throughput : row->untaxed, 0);
+		snprintf(best, sizeof(best), "best %s%s: %s tok/s/GPU", a->now.constraint ? "buildable " : "", plan,
+			number);
 	}
 	if (a->filter[0]) {
 		char shown[32];
 		mf_format_count(shown, sizeof(shown), a->n_view);
 		snprintf(filter, sizeof(filter), "/%s  (%s of %s)", a->filter, shown, n[0]);
 	}
-	snprintf(text[0], sizeof(text[0]), "constraint %s", a->constraint ? "on" : "off");
-	snprintf(text[1], sizeof(text[1]), "tax %s", a->tax ? "on" : "off");
-	const char *base = strrchr(a->overlay, '/');
-	snprintf(text[2], sizeof(text[2]), "overlay %.60s", a->overlay[0] ? (base ? base + 1 : a->overlay) : "none");
+	snprintf(text[0], sizeof(text[0]), "constraint %s", a->now.constraint ? "on" : "off");
+	snprintf(text[1], sizeof(text[1]), "tax %s", a->now.tax ? "on" : "off");
+	const char *base = strrchr(a->now.overlay, '/');
+	snprintf(text[2], sizeof(text[2]), "overlay %.60s",
+		a->now.overlay[0] ? (base ? base + 1 : a->now.overlay) : "none");
 	snprintf(text[3], sizeof(text[3]), "show %s", mf_choice_name(mf_show_choices, (int)a->show));
 	snprintf(text[4], sizeof(text[4]), "sort %s%s", mf_choice_name(mf_sort_key_choices, (int)a->sort),
 		mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii));
+	if (mf_whatif_words(a, changes, sizeof(changes)) > 0)
+		snprintf(changed, sizeof(changed), "changed: %s", changes);
 	if (r.h >= 3) {
 		const char *second[] = {counts, took, best};
 		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 3);
-		const char *third[] = {text[0], text[1], text[2], text[3], text[4], filter};
-		const char *filtered[] = {text[0], filter, text[1], text[2], text[3], text[4]};
-		chips(s, r.y + 2, r.w, MF_ROLE_TEXT, MF_ROLE_TEXT, filter[0] ? filtered : third, 6);
+		/* What differs from the start comes first; what is as ever gives way to it. */
+		const char *third[] = {changed, filter, text[0], text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 2, r.w, changed[0] ? MF_ROLE_ACCENT : MF_ROLE_TEXT, MF_ROLE_TEXT, third, 7);
 	} else {
 		if (a->counts.scored)
 			snprintf(counts, sizeof(counts), "%s plans, %s buildable", n[0], n[1]);
-		const char *second[] = {counts, filter, took, text[0], text[1], text[2], text[3], text[4]};
-		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 8);
+		const char *second[] = {counts, filter, changed, took, text[0], text[1], text[2], text[3], text[4]};
+		chips(s, r.y + 1, r.w, MF_ROLE_TEXT, MF_ROLE_HEADER_DIM, second, 9);
 	}
 }
 
@@ -419,12 +447,13 @@ static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
 static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
 {
 	const mf_prompt *p = &a->prompt;
+	char named[48];
+	snprintf(named, sizeof(named), "%s: ", mf_tui_keys[p->action - 1].name);
 	const char *label = p->action == MF_ACT_FILTER    ? "/"
 			    : p->action == MF_ACT_COMMAND ? ":"
 			    : p->action == MF_ACT_FIND    ? "find: "
 			    : p->action == MF_ACT_EXPORT  ? (p->overwrite ? "replace: " : "write to: ")
-			    : p->action == MF_ACT_MODEL   ? "model: "
-							  : "cluster: ";
+							  : named;
 	int x = mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_KEY, label), room = r.w - x - 1;
 	char head[MF_PROMPT_MAX];
 	/* Long lines slide so that the cursor stays in sight. */
@@ -445,18 +474,20 @@ static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 {
 	static const mf_action table[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_NEXT,
-		MF_ACT_EXPORT, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_SORT, MF_ACT_OVERLAY, MF_ACT_TAX, MF_ACT_MARK,
-		MF_ACT_COMPARE, MF_ACT_COPY, MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
+		MF_ACT_EXPORT, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_ASSUMPTIONS, MF_ACT_MARK, MF_ACT_COMPARE,
+		MF_ACT_UNDO, MF_ACT_SORT, MF_ACT_BOUNDARIES, MF_ACT_COPY, MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
 	static const mf_action panel[] = {MF_ACT_BACK, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_PAGE_DOWN, MF_ACT_NONE};
 	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT,
 		MF_ACT_COPY, MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	static const mf_action boundaries[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action none[] = {MF_ACT_NONE};
-	const mf_action *list = a->prompt.action != MF_ACT_NONE ? none
-				: a->panel == MF_PANEL_PICKER   ? picker
-				: a->panel != MF_PANEL_NONE     ? panel
-				: a->focus == MF_FOCUS_DETAIL   ? detail
-								: table;
+	const mf_action *list = a->prompt.action != MF_ACT_NONE   ? none
+				: a->panel == MF_PANEL_PICKER     ? picker
+				: a->panel == MF_PANEL_BOUNDARIES ? boundaries
+				: a->panel != MF_PANEL_NONE       ? panel
+				: a->focus == MF_FOCUS_DETAIL     ? detail
+								  : table;
 	int x = r.x;
 
 	if (a->prompt.action != MF_ACT_NONE) {
@@ -467,11 +498,18 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 				: "Enter accept  Esc cancel  Tab complete");
 		return;
 	}
+	if (a->panel == MF_PANEL_ASSUMPTIONS) {
+		mf_cells_text(s, x, r.y, r.w, MF_ROLE_KEY_HELP,
+			"Left/Right change  Enter type  Del as at the start  u undo  C-r redo  Esc back");
+		return;
+	}
 	for (; *list != MF_ACT_NONE; list++) {
 		const mf_tui_key *t = &mf_tui_keys[*list - 1];
 		char key[24];
 		snprintf(key, sizeof(key), "%.*s", (int)strcspn(t->keys, " "), t->keys);
-		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL ? "choose" : t->name;
+		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL       ? "choose"
+				   : a->panel == MF_PANEL_BOUNDARIES && *list == MF_ACT_DETAIL ? "show its plans"
+											       : t->name;
 		int need = mf_text_width(key, s->ascii) + 1 + mf_text_width(name, s->ascii);
 		if (x + need > r.x + r.w)
 			break;
@@ -517,13 +555,13 @@ static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 		}
 	} else if (a->message[0]) {
 		draw_wrapped(s, first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
-	} else if (row && a->constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
+	} else if (row && a->now.constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
 		   a->detail.refusal.reason[0]) {
 		char text[700];
 		snprintf(text, sizeof(text), "%s %s: %s", mf_glyph_text(MF_G_REFUSED, s->ascii), a->detail.refusal.rule,
 			a->detail.refusal.reason);
 		draw_wrapped(s, first, MF_ROLE_REASON, text);
-	} else if (row && a->constraint && row->probe) {
+	} else if (row && a->now.constraint && row->probe) {
 		draw_wrapped(s, first, MF_ROLE_PROBE,
 			"buildable, but within the ledger's error of the budget: launch it to know");
 	}
@@ -598,6 +636,80 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 	return help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "marked for comparison");
 }
 
+/* One line of a list to choose from. */
+static void list_line(
+	const mf_app *a, mf_cells *s, mf_rect r, int line, mf_role role, const int *x, const char *const *text, int n)
+{
+	int y = line - a->panel_scroll;
+	bool chosen = line == a->item;
+
+	if (y < 0 || y >= r.h)
+		return;
+	if (chosen)
+		mf_cells_fill(s, (mf_rect){r.x - 1, r.y + y, r.w + 2, 1}, MF_ROLE_POPUP_SELECTED, ' ');
+	if (chosen)
+		mf_cells_text(s, r.x - 1, r.y + y, 1, MF_ROLE_POPUP_SELECTED, mf_glyph_text(MF_G_CURSOR, s->ascii));
+	for (int i = 0; i < n; i++) {
+		int end = i + 1 < n ? x[i + 1] - 1 : r.w;
+		if (x[i] < r.w)
+			mf_cells_text(s, r.x + x[i], r.y + y, end - x[i] < r.w - x[i] ? end - x[i] : r.w - x[i],
+				chosen ? MF_ROLE_POPUP_SELECTED : role, text[i]);
+	}
+}
+
+/* The chosen line stays in sight. */
+static void follow_item(mf_app *a, int height)
+{
+	if (a->item < a->panel_scroll)
+		a->panel_scroll = a->item;
+	if (a->item >= a->panel_scroll + height)
+		a->panel_scroll = a->item - height + 1;
+}
+
+static int draw_assumptions(mf_app *a, mf_cells *s, mf_rect r)
+{
+	static const int x[] = {1, 16, 38, 56};
+	const mf_knob *k;
+	int n = 0;
+
+	mf_rect list = {r.x, r.y + 1, r.w, r.h - 1};
+	follow_item(a, list.h);
+	mf_cells_text(s, r.x + x[0], r.y, r.w, MF_ROLE_TITLE, "assumption");
+	mf_cells_text(s, r.x + x[1], r.y, r.w - x[1], MF_ROLE_TITLE, "now");
+	mf_cells_text(s, r.x + x[2], r.y, r.w - x[2], MF_ROLE_TITLE, "at the start");
+	for (; (k = mf_knob_at(a, n)) != NULL; n++) {
+		char now[256], was[256];
+		mf_knob_text(&a->now, k, now, sizeof(now));
+		mf_knob_text(&a->defaults, k, was, sizeof(was));
+		bool differs = strcmp(now, was) != 0;
+		const char *text[] = {
+			mf_tui_keys[k->action - 1].name, now, differs ? was : "", mf_tui_keys[k->action - 1].help};
+		list_line(a, s, list, n, differs ? MF_ROLE_ACCENT : MF_ROLE_POPUP, x, text, 4);
+	}
+	a->n_items = n;
+	return n + 1;
+}
+
+static int draw_boundaries(mf_app *a, mf_cells *s, mf_rect r)
+{
+	static const int x[] = {1, 13, 23, 42};
+	int n = (int)a->n_reasons;
+
+	a->n_items = n;
+	follow_item(a, r.h);
+	if (n == 0)
+		mf_cells_text(s, r.x, r.y, r.w, MF_ROLE_POPUP, a->searching ? "searching" : "no rule removed a plan");
+	for (int i = a->panel_scroll; i < n && i < a->panel_scroll + r.h; i++) {
+		const mf_rule *rule = mf_rule_get(a->reasons[i].rule);
+		char count[32], right[32];
+		mf_format_count(count, sizeof(count), a->reasons[i].count);
+		snprintf(right, sizeof(right), "%11s", count);
+		const char *text[] = {right, rule->boundary, rule->id, rule->when ? rule->when : ""};
+		list_line(a, s, r, i, MF_ROLE_POPUP, x, text, 4);
+	}
+	return n;
+}
+
 static void draw_panel(mf_app *a, mf_cells *s)
 {
 	mf_rect body = {0, 2, a->w, a->h - 4};
@@ -624,10 +736,21 @@ static void draw_panel(mf_app *a, mf_cells *s)
 		a->panel_lines = a->n_items;
 		return;
 	}
-	draw_frame(s, body, a->panel == MF_PANEL_HELP ? "help" : "compare");
+	static const char *const titles[] = {
+		[MF_PANEL_HELP] = "help",
+		[MF_PANEL_COMPARE] = "compare",
+		[MF_PANEL_ASSUMPTIONS] = "assumptions",
+		[MF_PANEL_BOUNDARIES] = "what each rule removed",
+	};
+	draw_frame(s, body, titles[a->panel]);
 	mf_rect r = {body.x + 2, body.y + 1, body.w - 4, body.h - 2};
 	a->panel_height = r.h;
-	a->panel_lines = a->panel == MF_PANEL_HELP ? draw_help(a, s, r) : mf_compare_draw(a, s, r, a->panel_scroll);
+	switch (a->panel) {
+	case MF_PANEL_COMPARE: a->panel_lines = mf_compare_draw(a, s, r, a->panel_scroll); break;
+	case MF_PANEL_ASSUMPTIONS: a->panel_lines = draw_assumptions(a, s, r); break;
+	case MF_PANEL_BOUNDARIES: a->panel_lines = draw_boundaries(a, s, r); break;
+	default: a->panel_lines = draw_help(a, s, r); break;
+	}
 	int left = a->panel_lines - a->panel_scroll - r.h;
 	if (left > 0) {
 		char more[32];

@@ -29,6 +29,8 @@ typedef struct request {
 	mf_filter *filter; /* owned */
 	mf_filter_ctx ctx;
 	unsigned threads;
+	const mf_row *old_rows; /* rows on show now, when this request replaces them; NULL: none to compare with */
+	unsigned old_rows_id;
 } request;
 
 typedef struct answer {
@@ -37,6 +39,8 @@ typedef struct answer {
 	uint32_t *rank_of, *view; /* owned */
 	size_t n_view;
 	uint32_t best;
+	bool moved;       /* ranks may differ from those shown before */
+	mf_before before; /* owned; of other rows than these */
 	bool failed, abandoned;
 } answer;
 
@@ -50,7 +54,8 @@ struct mf_worker {
 	pthread_t search_thread;
 	bool search_started, search_done, search_wanted;
 	volatile int cancel;
-	mf_inputs in;
+	mf_inputs in; /* points at the copies that follow: what the user changes meanwhile is the next search's */
+	mf_settings assumed;
 	mf_consts consts;
 	mf_search_opts opts;
 	mf_search *found;
@@ -95,6 +100,8 @@ typedef struct orders {
 	bool tax, valid, sorted_valid, descending;
 	mf_sort_key key;
 	uint32_t *by_rank, *sorted;
+	bool moved; /* since the last answer that was given */
+	mf_before before;
 } orders;
 
 static uint32_t *sort_rows(const request *r, mf_sort_key key, bool descending)
@@ -126,7 +133,15 @@ static bool superseded(mf_worker *w)
 /* False when a newer request came meanwhile; the answer is then empty. */
 static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
 {
-	*out = (answer){r->rows_id, r->n, NULL, NULL, 0, MF_NO_ROW, false, false};
+	memset(out, 0, sizeof(*out));
+	out->rows_id = r->rows_id;
+	out->n_rows = r->n;
+	out->best = MF_NO_ROW;
+	if (o->valid && !o->moved && (o->rows_id != r->rows_id || o->tax != r->tax)) {
+		o->moved = true;
+		if (r->old_rows && o->rows_id == r->old_rows_id)
+			mf_before_make(&o->before, r->old_rows, o->by_rank, o->n);
+	}
 	if (!o->valid || o->rows_id != r->rows_id || o->n != r->n || o->tax != r->tax) {
 		free(o->by_rank);
 		o->by_rank = sort_rows(r, MF_SORT_THROUGHPUT, true);
@@ -169,6 +184,11 @@ static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
 		if (on_show[order[i]])
 			out->view[out->n_view++] = order[i];
 	free(on_show);
+	/* What an abandoned request changed is told with the next answer. */
+	out->moved = o->moved;
+	out->before = o->before;
+	o->moved = false;
+	memset(&o->before, 0, sizeof(o->before));
 	return true;
 fail:
 	free(on_show);
@@ -208,6 +228,7 @@ static void *arrange_main(void *payload)
 	pthread_mutex_unlock(&w->mutex);
 	free(o.by_rank);
 	free(o.sorted);
+	mf_before_dispose(&o.before);
 	return NULL;
 }
 
@@ -322,6 +343,7 @@ void mf_worker_free(mf_worker *w)
 	if (w->has_answer) {
 		free(w->ans.rank_of);
 		free(w->ans.view);
+		mf_before_dispose(&w->ans.before);
 	}
 	mf_search_free(w->found);
 	mf_search_free(w->shown);
@@ -376,6 +398,7 @@ bool mf_worker_clear(mf_worker *w, mf_app *a)
 	w->arrange_wanted = false;
 	a->rows_id = w->rows_id;
 	a->rows = NULL;
+	mf_before_dispose(&a->before);
 	a->rank_of = a->view = NULL;
 	a->n_rows = a->n_view = a->n_reasons = 0;
 	a->reasons = NULL;
@@ -392,8 +415,13 @@ static void start_search(mf_worker *w, mf_app *a)
 {
 	w->search_wanted = false;
 	w->in = a->in;
+	memcpy(&w->assumed, &a->now, sizeof(w->assumed));
+	w->in.model = &w->assumed.model;
+	w->in.cluster = &w->assumed.cluster;
+	w->in.workload = &w->assumed.workload;
+	w->in.stack = &w->assumed.stack;
 	w->consts = a->consts;
-	w->opts = a->search;
+	w->opts = a->now.search;
 	w->opts.constraint = true; /* plans are always judged; the toggle only changes what is made of it */
 	w->opts.cost.tax = true;   /* both figures are in a row; the toggle chooses one */
 	w->opts.cancel = &w->cancel;
@@ -429,18 +457,20 @@ static void start_arrange(mf_worker *w, mf_app *a)
 	memset(&r, 0, sizeof(r));
 	if (w->next) {
 		r.rows = w->next->rows, r.n = w->next->n_rows, r.rows_id = w->next_id;
+		if (w->shown)
+			r.old_rows = w->shown->rows, r.old_rows_id = w->rows_id;
 	} else if (w->shown) {
 		r.rows = w->shown->rows, r.n = w->shown->n_rows, r.rows_id = w->rows_id;
 	} else {
 		r.rows = w->live, r.n = w->n_live, r.rows_id = w->rows_id;
 	}
-	r.tax = a->tax;
+	r.tax = a->now.tax;
 	r.key = a->sort;
 	r.descending = a->descending;
-	r.constraint = a->constraint;
+	r.constraint = a->now.constraint;
 	r.show = a->show;
 	r.ctx = (mf_filter_ctx){a->in.intern, a->world};
-	r.threads = a->search.threads;
+	r.threads = a->now.search.threads;
 	if (mf_filter_parse(&r.filter, a->filter, a->phase, NULL, &err) < 0)
 		r.filter = NULL; /* update never keeps a filter it could not read */
 	pthread_mutex_lock(&w->mutex);
@@ -509,8 +539,21 @@ static unsigned take_answer(mf_worker *w, mf_app *a, answer ans)
 		return MF_FX_REDRAW;
 	}
 	if (w->next && ans.rows_id == w->next_id) {
+		bool first = !w->shown;
 		swap_in(w, a);
+		mf_before_dispose(&a->before);
+		if (!first)
+			a->before = ans.before;
+		else
+			mf_before_dispose(&ans.before);
+	} else if (w->shown && ans.moved && w->rank_of) {
+		/* The same rows in another order: the old ranks are kept as they are. */
+		mf_before_dispose(&a->before);
+		a->before.rank_of = w->rank_of;
+		a->before.rows_id = w->rows_id;
+		w->rank_of = NULL;
 	} else if (!w->shown) {
+		mf_before_dispose(&ans.before);
 		a->rows = w->live;
 		a->n_rows = w->n_live;
 		a->rows_id = w->rows_id;

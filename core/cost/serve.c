@@ -3,6 +3,7 @@
  * curves; a closed loop of requests turns decode passes and prompt passes into the figures. Curves, constants and their
  * errors: consts_serve.def and the man page of overlays. Inside, times are microseconds.
  */
+#include "curves.h"
 #include "serve_internal.h"
 
 #include <math.h>
@@ -23,6 +24,7 @@ struct answer {
 /* Runners, expert maps and kernels of one layout share their time, so a search asks the same question many times over.
  */
 struct mf_serve_state {
+	mf_gpu_rates rates;
 	double log_miss[POPULARITY_STEPS]; /* ln of the chance that one token misses an expert, by popularity */
 	struct answer memo[MEMO_SLOTS];    /* by hash of the key; a later one replaces an earlier */
 };
@@ -41,6 +43,7 @@ mf_status mf_serve_state_new(mf_cost *c, mf_err *err)
 
 		s->log_miss[i] = log(1 - fmin(1, m->topk / (double)m->experts * (r > 1.001 ? pow(r, u) : 1) / mean));
 	}
+	s->rates = mf_gpu_rates_of(c->in.cluster);
 	c->serve = s;
 	return MF_OK;
 }
@@ -53,8 +56,6 @@ void mf_serve_state_free(struct mf_serve_state *s)
 /* ---- curves --------------------------------------------------------------------------------------------------------
  */
 
-enum precision { BF16, FP8_BLOCK, FP8, FP4 };
-
 /* Consecutive constants of one curve. */
 static const double *curve(const mf_cost *c, mf_const_id first)
 {
@@ -63,35 +64,19 @@ static const double *curve(const mf_cost *c, mf_const_id first)
 
 static double hbm(const mf_cost *c)
 {
-	return c->in.cluster->hbm_gbps * 1e3;
+	return c->serve->rates.hbm;
 }
 
-static double peak(const mf_cost *c, mf_dtype t)
-{
-	double f = c->in.cluster->tflops[t];
-
-	/* Without the type the operation runs in bf16. */
-	return (isnan(f) ? c->in.cluster->tflops[MF_BF16] : f) * 1e6;
-}
-
-/* t0 + tau k/1024 + hypot(bytes / (a hbm), flop / (b F u)): wave quantization in u. */
-static double gemm(const mf_cost *c, enum precision type, double m, double n, double k)
+static double gemm(const mf_cost *c, mf_linear type, double m, double n, double k)
 {
 	static const mf_const_id first[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_FP8B, MF_C_S_GEMM_FP8, MF_C_S_GEMM_FP4};
-	static const mf_dtype dtype[] = {MF_BF16, MF_FP8, MF_FP8, MF_FP4};
-	static const double weight[] = {2, 1, 1, 0.5625};
 	const double *g = curve(c, first[type]);
-	double sms = c->in.cluster->sm_count, tiles = ceil(m / 128) * ceil(n / 128), fill, memory, math;
 
 	if (isnan(g[0])) {
-		type = BF16;
-		g = curve(c, first[BF16]);
+		type = MF_LIN_BF16;
+		g = curve(c, first[type]);
 	}
-	fill = tiles >= sms ? tiles / (ceil(tiles / sms) * sms) : fmin(1, tiles * fmax(1, k / 1024) / sms);
-	fill = fmin(1, g[4] + (1 - g[4]) * fill);
-	memory = (n * k * weight[type] + m * k * (type == BF16 ? 2 : 1) + 2 * m * n) / (hbm(c) * g[2]);
-	math = 2 * fmax(m, 16) * n * k / (peak(c, dtype[type]) * g[3] * fill);
-	return g[0] + g[1] * k / 1024 + hypot(memory, math);
+	return mf_gemm_us(g, &c->serve->rates, type, m, n, k);
 }
 
 /* Expected distinct experts hit by `tokens`. */
@@ -165,44 +150,17 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	const mf_model *m = c->in.model;
 	mf_dtype type;
 	const double *g = curve(c, expert_curve(c, &type));
-	double h = m->hidden, width = m->moe_ffn / (double)z->mtp, slots = tokens * m->topk,
-	       imb = imbalance(c, z, slots);
-	double active = active_experts(c, tokens) / z->ep, mine, rows16, foreign;
-	double up = m->gated ? 3 : 2, weights, math, traffic;
+	double slots = tokens * m->topk, imb = imbalance(c, z, slots);
+	mf_experts_shape s = {.hidden = m->hidden,
+		.width = m->moe_ffn / (double)z->mtp,
+		.matrices = m->gated ? 3 : 2,
+		.weight_bytes = mf_serve_expert_bytes(m)};
 
-	active = fmin(m->experts / (double)z->ep, active * (1 + 0.5 * (imb - 1)));
-	mine = slots / z->ep * imb;
-	rows16 = mine > active ? 16 * ceil(mine / fmax(active, 1e-9) / 16) * active : 16 * active;
+	s.active = fmin(m->experts / (double)z->ep, active_experts(c, tokens) / z->ep * (1 + 0.5 * (imb - 1)));
+	s.mine = slots / z->ep * imb;
 	/* Triton streams foreign slots too, unless an all-to-all delivered local ones alone. */
-	foreign = p->a2a == MF_A2A_NONE ? g[4] : 0;
-	weights = up * h * width * mf_serve_expert_bytes(m) * active / (hbm(c) * g[1]);
-	math = 2 * up * h * width * rows16 / (peak(c, type) * g[2]);
-	traffic = (mine + foreign * fmax(0, slots - mine)) * (3 * h + 4 * width) * 2 / (hbm(c) * g[3]);
-	return g[0] + hypot(weights, math) + traffic;
-}
-
-static double decode_attention(const mf_cost *c, const mf_serve_shape *z, double batch, double context)
-{
-	const mf_model *m = c->in.model;
-	double kv = c->in.workload->fp8_kv ? 1 : 2, hd = m->head_dim;
-	const double *g = curve(c, MF_C_S_DEC);
-
-	return g[0] + g[1] * batch * z->kv_heads / c->in.cluster->sm_count +
-	       hypot((batch * context * 2 * z->kv_heads * hd * kv + 4 * batch * z->heads * hd) / (hbm(c) * g[2]),
-		       4 * batch * z->heads * hd * context / (peak(c, MF_BF16) * g[3]));
-}
-
-static double prefill_attention(const mf_cost *c, const mf_serve_shape *z, double n, double cached, double window)
-{
-	const mf_model *m = c->in.model;
-	const double *g = curve(c, MF_C_S_CTX);
-	double pairs = n * cached + n * n / 2, hd = m->head_dim, io;
-
-	if (window > 0)
-		pairs = fmin(pairs, n * (window + 64));
-	io = n * hd * (2 * z->heads + 2 * z->kv_heads) * 2 + cached * z->kv_heads * hd * 4;
-	return g[0] + g[1] * fmin(n, window > 0 ? window : n) / 1024 +
-	       4 * z->heads * hd * pairs / (peak(c, MF_BF16) * g[2] * sqrt(fmin(1, hd / 128))) + io / (hbm(c) * g[3]);
+	s.streamed = p->a2a == MF_A2A_NONE ? slots : s.mine;
+	return mf_experts_us(g, &c->serve->rates, c->serve->rates.peak[type], &s);
 }
 
 /* Share of the bus rate that the cluster's NVLink leaves, against the link the tables were measured on. */
@@ -227,12 +185,11 @@ static double all_reduce(const mf_cost *c, uint32_t n, double bytes)
 {
 	const mf_cluster *cl = c->in.cluster;
 	bool pcie = cl->fabric == MF_FABRIC_PCIE;
-	const double *g = curve(c, all_reduce_curve(c, n));
 	double t;
 
 	if (n <= 1)
 		return 0;
-	t = g[0] + g[2] * sqrt(bytes) + 2 * bytes * (n - 1) / n / (g[1] * 1e6 * (pcie ? 1 : link_share(c)));
+	t = mf_all_reduce_us(curve(c, all_reduce_curve(c, n)), n, bytes, pcie ? 1 : link_share(c));
 	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + 2 * bytes / nic(c) : t;
 }
 
@@ -241,12 +198,11 @@ static double gather(const mf_cost *c, mf_const_id first, uint32_t n, double byt
 {
 	const mf_cluster *cl = c->in.cluster;
 	bool pcie = cl->fabric == MF_FABRIC_PCIE;
-	const double *g = curve(c, pcie ? MF_C_S_PAG : first);
 	double t;
 
 	if (n <= 1)
 		return 0;
-	t = g[0] + g[1] * n + g[3] * sqrt(bytes) + bytes * (n - 1) / n / (g[2] * 1e6 * (pcie ? 1 : link_share(c)));
+	t = mf_collective_us(curve(c, pcie ? MF_C_S_PAG : first), n, bytes, pcie ? 1 : link_share(c));
 	return n > cl->nvlink_domain && n > cl->gpus_per_node ? t + bytes / nic(c) : t;
 }
 
@@ -258,25 +214,20 @@ static double small(const mf_cost *c, double kernels, double bytes)
 static double deepep(const mf_cost *c, const mf_serve_shape *z, double tokens, bool low_latency)
 {
 	const mf_model *m = c->in.model;
-	double nodes = z->nodes, h = m->hidden, rate = 1e6 * link_share(c);
+	double nodes = z->nodes, h = m->hidden, topk = m->topk, share = link_share(c), ranks = fmin(8, z->n), t;
+	const double *g = curve(c, low_latency ? MF_C_S_LL : MF_C_S_NORMAL);
 
 	if (low_latency) {
-		const double *g = curve(c, MF_C_S_LL);
-		double pairs = tokens * h * m->topk, wire = nodes > 1 ? 27 + 3 * pairs * (1 - 1 / nodes) / nic(c) : 0;
-
-		return g[0] + g[2] + fmax(pairs / (g[1] * rate) + 2 * pairs / (g[3] * rate), wire);
-	} else {
-		const double *g = curve(c, MF_C_S_NORMAL);
-		double ranks = fmin(8, z->n), fan = ranks * (1 - pow(1 - 1 / ranks, m->topk));
-		double t = g[0] + g[2] + tokens * h * fan * (1 / (g[1] * rate) + 2 / (g[3] * rate));
-
-		if (nodes > 1) {
-			double visited = nodes * (1 - pow(1 - 1 / nodes, m->topk)) * (1 - 1 / nodes);
-
-			t = fmax(t, g[0] + g[2] + 60 + tokens * h * visited * 3 / nic(c));
-		}
-		return t;
+		t = mf_ll_dispatch_us(g, tokens, h, topk, share) + mf_ll_combine_us(g, tokens, h, topk, share);
+		return nodes > 1 ? fmax(t, g[MF_EP_DISPATCH_T0] + g[MF_EP_COMBINE_T0] + 27 +
+						   3 * tokens * h * topk * (1 - 1 / nodes) / nic(c))
+				 : t;
 	}
+	t = mf_normal_dispatch_us(g, tokens, h, topk, ranks, share) +
+	    mf_normal_combine_us(g, tokens, h, topk, ranks, share);
+	return nodes > 1 ? fmax(t, g[MF_EP_DISPATCH_T0] + g[MF_EP_COMBINE_T0] + 60 +
+					   tokens * h * mf_distinct(nodes, topk) * (1 - 1 / nodes) * 3 / nic(c))
+			 : t;
 }
 
 /* ---- one pass ------------------------------------------------------------------------------------------------------
@@ -309,54 +260,48 @@ struct load {
 	double group;                          /* tokens of all attention ranks together */
 };
 
-static enum precision dense_type(const mf_model *m)
+static mf_linear dense_type(const mf_model *m)
 {
 	switch (m->quant) {
-	case MF_QUANT_FP8_BLOCK: return FP8_BLOCK;
+	case MF_QUANT_FP8_BLOCK: return MF_LIN_FP8_BLOCK;
 	case MF_QUANT_FP8:
-	case MF_QUANT_INT8: return FP8;
-	case MF_QUANT_NVFP4: return m->attention == MF_MLA ? BF16 : FP4;
-	default: return BF16;
+	case MF_QUANT_INT8: return MF_LIN_FP8;
+	case MF_QUANT_NVFP4: return m->attention == MF_MLA ? MF_LIN_BF16 : MF_LIN_FP4;
+	default: return MF_LIN_BF16;
 	}
 }
 
 static double attention_layer(const mf_cost *c, const mf_serve_shape *z, const struct load *l, bool windowed)
 {
 	const mf_model *m = c->in.model;
-	enum precision type = dense_type(m);
+	mf_linear type = dense_type(m);
 	double n = l->prompts * l->prompt_tokens, tokens = l->batch + n, h = m->hidden, t;
-	double context = windowed ? fmin(l->context, m->window) : l->context;
+	double context = windowed ? fmin(l->context, m->window) : l->context, kv = c->in.workload->fp8_kv ? 1 : 2;
+	const mf_gpu_rates *r = &c->serve->rates;
 
 	if (m->attention == MF_MLA) {
-		const double *dec = curve(c, MF_C_S_MLADEC), *ctx = curve(c, MF_C_S_MLACTX);
-		double qd = m->qk_nope + m->qk_rope, kv = c->in.workload->fp8_kv ? 1 : 2, bf16 = peak(c, MF_BF16);
+		double qd = m->qk_nope + m->qk_rope;
 
 		t = gemm(c, type, tokens, m->q_lora + m->kv_lora + m->qk_rope, h) +
 		    gemm(c, type, tokens, z->heads * qd, m->q_lora ? m->q_lora : h) +
 		    gemm(c, type, tokens, h, z->heads * m->v_dim);
-		if (l->batch > 0) {
-			t += 2 * (4.5 + 2 * l->batch * z->heads * m->qk_nope * m->kv_lora / (bf16 * 0.5) +
-					 z->heads * m->qk_nope * m->kv_lora * 2 / (hbm(c) * 0.8));
-			t += dec[0] + dec[1] * l->batch / c->in.cluster->sm_count +
-			     l->batch * context * (m->kv_lora + m->qk_rope) * kv / (hbm(c) * dec[2]) +
-			     2 * l->batch * fmax(z->heads, 16) * context * (2.0 * m->kv_lora + m->qk_rope) /
-				     (bf16 * dec[3]);
-		}
+		if (l->batch > 0)
+			t += 2 * mf_mla_bmm_us(curve(c, MF_C_S_BMM), r, l->batch, z->heads, m->qk_nope, m->kv_lora) +
+			     mf_mla_decode_us(curve(c, MF_C_S_MLADEC), r, l->batch, z->heads, m->kv_lora, m->qk_rope,
+				     kv, context);
 		if (n > 0)
 			t += gemm(c, type, n, z->heads * (m->qk_nope + m->v_dim), m->kv_lora) +
-			     l->prompts * (ctx[0] + ctx[1] * l->prompt_tokens * z->heads / 1e6 +
-						  2 * z->heads *
-							  (l->prompt_tokens * l->cached +
-								  l->prompt_tokens * l->prompt_tokens / 2) *
-							  (qd + m->v_dim) / (bf16 * ctx[2]));
+			     l->prompts * mf_mla_prefill_us(curve(c, MF_C_S_MLACTX), r, l->prompt_tokens, l->cached,
+						  z->heads, qd, m->v_dim);
 		return t / z->cp;
 	}
 	t = gemm(c, type, tokens, (z->heads + 2 * z->kv_heads) * m->head_dim, h) +
 	    gemm(c, type, tokens, h, z->heads * m->head_dim);
 	if (l->batch > 0)
-		t += decode_attention(c, z, l->batch, context);
+		t += mf_decode_us(curve(c, MF_C_S_DEC), r, l->batch, z->heads, z->kv_heads, m->head_dim, kv, context);
 	if (n > 0)
-		t += l->prompts * prefill_attention(c, z, l->prompt_tokens, l->cached, windowed ? m->window : 0);
+		t += l->prompts * mf_prefill_us(curve(c, MF_C_S_CTX), r, l->prompt_tokens, l->cached,
+					  windowed ? m->window : 0, z->heads, z->kv_heads, m->head_dim);
 	return t / z->cp;
 }
 
@@ -388,7 +333,7 @@ static void price_pass(
 	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const struct load *l, struct pass *out)
 {
 	const mf_model *m = c->in.model;
-	enum precision type = dense_type(m);
+	mf_linear type = dense_type(m);
 	double n = l->prompts * l->prompt_tokens, tokens = fmax(1, l->batch + n), group = fmax(tokens, l->group),
 	       h = m->hidden;
 	double moe = m->moe_layers, dense = m->layers - moe, rows = l->batch + l->prompts, vocab = m->vocab, width,
@@ -400,8 +345,8 @@ static void price_pass(
 	if (m->window_layers)
 		out->part[PART_ATTENTION] += m->window_layers * attention_layer(c, z, l, true);
 	if (moe > 0) {
-		out->part[PART_EXPERTS] =
-			moe * (gemm(c, BF16, tokens, m->experts, h) + 3.5 + experts_us(c, p, z, group / z->moe_dp));
+		out->part[PART_EXPERTS] = moe * (gemm(c, MF_LIN_BF16, tokens, m->experts, h) + 3.5 +
+							experts_us(c, p, z, group / z->moe_dp));
 		out->part[PART_EXCHANGE] = moe * exchange(c, p, z, tokens, group, prompt);
 	}
 	/* Split over the whole stage and fed the gathered tokens under attention DP; whole and local behind an
@@ -421,8 +366,9 @@ static void price_pass(
 	out->part[PART_TP] = m->layers * all_reduce(c, z->tp, 2 * tokens * h);
 	if (m->qk_norm_whole && z->tp > 1)
 		out->part[PART_TP] += m->layers * (all_reduce(c, z->tp, 8 * tokens) + 3 * mf_k(c, MF_C_S_SMALL_US));
-	out->part[PART_SMALL] = m->layers * small(c, mf_k(c, MF_C_S_SMALL_N) + (type == BF16 ? 0 : 2), 16 * tokens * h);
-	out->part[PART_HEAD] = gemm(c, BF16, fmax(1, rows), vocab / z->tp, h) +
+	out->part[PART_SMALL] =
+		m->layers * small(c, mf_k(c, MF_C_S_SMALL_N) + (type == MF_LIN_BF16 ? 0 : 2), 16 * tokens * h);
+	out->part[PART_HEAD] = gemm(c, MF_LIN_BF16, fmax(1, rows), vocab / z->tp, h) +
 			       small(c, 4, 2 * tokens * h + 8 * rows * vocab / z->tp) + mf_k(c, MF_C_S_SAMPLE_US) +
 			       (z->tp > 1 ? gather(c, MF_C_S_AG, z->tp, 2 * rows * vocab) : 0);
 	if (z->pp > 1)
@@ -686,7 +632,7 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 	out->batch = loop.running;
 	tokens_per_expert = m->experts ? loop.batch * z.dp * m->topk / m->experts : loop.batch;
 	out->extrapolated = mf_consts_extrapolated(
-		c->k, c->in.cluster, dense_type(m) == BF16 ? MF_BF16 : MF_FP8, tokens_per_expert, c->world);
+		c->k, c->in.cluster, dense_type(m) == MF_LIN_BF16 ? MF_BF16 : MF_FP8, tokens_per_expert, c->world);
 	if (ex) {
 		char inputs[160];
 

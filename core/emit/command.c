@@ -128,6 +128,30 @@ static void json_model(mf_buf *b, const mf_model *m)
 	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
 		mf_buf_putc(b, m->moe_layer[i] ? '1' : '0');
 	mf_buf_putc(b, '"');
+	json_key(b, "bare_layer");
+	mf_buf_putc(b, '"');
+	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
+		mf_buf_putc(b, m->bare_layer[i] ? '1' : '0');
+	mf_buf_putc(b, '"');
+	json_key(b, "mixer");
+	mf_buf_putc(b, '"');
+	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
+		mf_buf_putc(b, (char)('0' + m->mixer[i]));
+	mf_buf_putc(b, '"');
+	NUMBER(m, mamba_heads);
+	NUMBER(m, mamba_head_dim);
+	NUMBER(m, mamba_state);
+	NUMBER(m, mamba_groups);
+	NUMBER(m, mamba_conv);
+	NUMBER(m, delta_k_heads);
+	NUMBER(m, delta_v_heads);
+	NUMBER(m, delta_k_dim);
+	NUMBER(m, delta_v_dim);
+	NUMBER(m, delta_conv);
+	NUMBER(m, index_heads);
+	NUMBER(m, index_dim);
+	NUMBER(m, index_topk);
+	NUMBER(m, moe_latent);
 	NUMBER(m, mtp_layers);
 	NUMBER(m, window);
 	NUMBER(m, window_layers);
@@ -142,6 +166,7 @@ static void json_model(mf_buf *b, const mf_model *m)
 	BOOL(m, qk_norm);
 	BOOL(m, qk_norm_whole);
 	BOOL(m, attention_sinks);
+	BOOL(m, attention_gate);
 	BOOL(m, shared_gate);
 	BOOL(m, sigmoid_router);
 	BOOL(m, expert_bias);

@@ -27,7 +27,15 @@ static void refuse_model(struct mf_megatron_facts *f, mf_rule_id rule, size_t n,
 static void model_facts(struct mf_megatron_facts *f, const mf_model *m)
 {
 	uint32_t full = m->layers - m->window_layers;
+	uint32_t split = m->mixerless_layers > m->bare_layers ? m->mixerless_layers : m->bare_layers;
 
+	if (mf_model_hybrid(m))
+		refuse_model(f, MF_R_MODEL_HYBRID, 2, m->layers,
+			m->index_topk ? m->layers
+			: split       ? split
+				      : m->mamba_layers + m->delta_layers);
+	if (m->attention_gate)
+		refuse_model(f, MF_R_MODEL_GATE, 0, 0, 0);
 	if (m->yarn && m->attention == MF_MLA && m->rope_original_positions != 0 && m->rope_original_positions != 4096)
 		refuse_model(f, MF_R_MODEL_YARN_ORIGIN, 1, m->rope_original_positions, 0);
 	/* Within the original range YaRN only changes frequencies, not shapes: plain rope costs the same. */
@@ -82,7 +90,7 @@ mf_status mf_megatron_facts_new(struct mf_emitter *e, mf_err *err)
 	f->global_batch = w->global_batch;
 	f->experts = m->experts;
 	f->topk = m->topk;
-	f->ffn = m->moe_layers < m->layers ? m->ffn : 0;
+	f->ffn = mf_model_dense_layers(m) ? m->ffn : 0;
 	f->moe_ffn = m->experts ? m->moe_ffn : 0;
 	f->shared_ffn = m->experts ? m->shared_ffn : 0;
 	f->mtp = w->mtp ? m->mtp_layers : 0;

@@ -413,6 +413,9 @@ static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
 	if (a->window) {
 		m->window = (uint32_t)strtoul(a->window + (a->window[0] == '('), NULL, 10);
 		m->window_layers = a->window_skip ? a->layers - a->layers / a->window_skip : a->layers;
+		for (uint32_t i = 0; i < a->layers && i < MF_MAX_LAYERS; i++)
+			if (!a->window_skip || (i + 1) % a->window_skip != 0)
+				m->mixer[i] = MF_MIX_WINDOW;
 	}
 	m->mtp_layers = a->mtp;
 	m->routed_scaling = a->topk_scaling;

@@ -48,7 +48,7 @@ static const struct family dense_family = {"", N, Y, N, N, N, N, N, N, OVERLAP_N
 struct mf_sglang_facts {
 	const struct family *family;
 	uint32_t vocab64, shared, ffn, bn, bk;
-	bool bf16, block, fp8, gpt_oss, fp8_filled, first_version, later_version;
+	bool bf16, block, fp8, gpt_oss, fp8_filled, first_version, later_version, hybrid;
 	bool auto_trtllm; /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
 	uint32_t page;    /* of the attention backend SGLang chooses on this GPU */
 	uint32_t chunk_default, max_graph;
@@ -70,12 +70,13 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 			f->family = &families[i];
 	f->vocab64 = (m->vocab + 63) / 64 * 64;
 	f->shared = m->shared_ffn;
-	f->ffn = m->moe_layers < m->layers ? m->ffn : 0;
+	f->ffn = mf_model_dense_layers(m) ? m->ffn : 0;
 	f->block = m->quant == MF_QUANT_FP8_BLOCK;
 	f->bn = m->quant_block_n;
 	f->bk = m->quant_block_k;
 	f->fp8 = f->block || m->quant == MF_QUANT_FP8;
 	f->bf16 = m->quant == MF_QUANT_NONE;
+	f->hybrid = mf_model_hybrid(m);
 	f->gpt_oss = strcmp(m->model_type, "gpt_oss") == 0;
 	f->fp8_filled = e->in.cluster->sm >= 100 && (m->quant == MF_QUANT_FP8 || f->block) && f->family->locations &&
 			!f->gpt_oss;
@@ -115,6 +116,7 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(p->kernel, MF_R_SGL_PLAN_KERNEL);
 	GUARD(p->sm_budget, MF_R_SGL_PLAN_SM);
 	GUARD(p->comm_kind != MF_COMM_STREAM, MF_R_SGL_PLAN_COMM);
+	GUARD(e->sglang->hybrid, MF_R_SGL_MODEL_HYBRID);
 	GUARD(!st->dp, MF_R_SGL_PLAN_WORLD, (int64_t)p->tp * p->cp * p->pp * st->replicas, e->world);
 	GUARD(st->replicas > 1 && st->dp > 1, MF_R_SGL_PLAN_REPLICAS, st->replicas, st->dp);
 	return false;

@@ -37,6 +37,15 @@ const mf_choice mf_quant_choices[] = {
 	END,
 };
 
+const mf_choice mf_mixer_choices[] = {
+	{MF_MIX_ATTENTION, "attention", "full causal attention"},
+	{MF_MIX_WINDOW, "window", "attention over a sliding window"},
+	{MF_MIX_MAMBA2, "mamba2", "Mamba-2 state-space layer"},
+	{MF_MIX_DELTA, "delta", "gated delta net, a linear attention"},
+	{MF_MIX_NONE, "none", "a feed-forward part alone"},
+	END,
+};
+
 const mf_choice mf_phase_choices[] = {
 	{MF_TRAIN, "train", "training under Megatron"},
 	{MF_SERVE, "serve", "serving under SGLang"},

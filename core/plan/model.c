@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,9 @@ typedef struct family {
 	uint32_t head_dim, kv_heads; /* where the class has a number of its own; 0: from the hidden size, as heads */
 	double rope_theta;           /* 0: 10000 */
 	bool mla, qkv_bias, qk_norm, qk_norm_whole, sigmoid, expert_bias, shared_gate, norm_topk, gpt_oss;
+	bool split;  /* a layer is a mixer or a feed-forward part, as a pattern says; no gate in the activation */
+	bool delta;  /* gated delta net layers between attention layers, whose output is gated */
+	bool sparse; /* an indexer chooses the keys attention sees */
 } family;
 
 #define DEEPSEEK(type)                                                                                                 \
@@ -34,6 +38,9 @@ typedef struct family {
 #define QWEN3_MOE(type)                                                                                                \
 	.model_type = type, .experts = "num_experts", .topk = "num_experts_per_tok",                                   \
 	.moe_ffn = "moe_intermediate_size", .dense_ffn = "intermediate_size", .qk_norm = true
+#define QWEN3_DELTA(type)                                                                                              \
+	QWEN3_MOE(type), .shared_ffn = "shared_expert_intermediate_size", .shared_gate = true, .norm_topk = true,      \
+			 .head_dim = 256, .kv_heads = 2, .delta = true
 #define LOCAL_EXPERTS(type)                                                                                            \
 	.model_type = type, .experts = "num_local_experts", .topk = "num_experts_per_tok",                             \
 	.moe_ffn = "intermediate_size"
@@ -41,6 +48,8 @@ typedef struct family {
 static const family families[] = {
 	{DEEPSEEK("deepseek_v2")},
 	{DEEPSEEK("deepseek_v3"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
+	{DEEPSEEK("deepseek_v32"), .sigmoid = true, .expert_bias = true, .norm_topk = true, .sparse = true},
+	{DEEPSEEK("glm_moe_dsa"), .sigmoid = true, .expert_bias = true, .norm_topk = true, .sparse = true},
 	{DEEPSEEK("kimi_k2"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
 	{DEEPSEEK("glm4_moe_lite"), .sigmoid = true, .expert_bias = true, .norm_topk = true},
 	{.model_type = "glm4_moe",
@@ -76,6 +85,20 @@ static const family families[] = {
 		.shared_gate = true},
 	{QWEN3_MOE("qwen3_moe")},
 	{QWEN3_MOE("qwen3_vl_moe_text"), .norm_topk = true},
+	{QWEN3_DELTA("qwen3_next"), .rope_theta = 1e7},
+	{QWEN3_DELTA("qwen3_5_moe_text"), .rope_theta = 1e7},
+	{.model_type = "nemotron_h",
+		.experts = "n_routed_experts",
+		.topk = "num_experts_per_tok",
+		.moe_ffn = "moe_intermediate_size",
+		.shared_ffn = "moe_shared_expert_intermediate_size",
+		.dense_ffn = "intermediate_size",
+		.kv_heads = 8,
+		.head_dim = 128,
+		.sigmoid = true,
+		.expert_bias = true,
+		.norm_topk = true,
+		.split = true},
 	{DENSE("llama")},
 	{DENSE("mistral"), .kv_heads = 8},
 	{DENSE("qwen2"), .qkv_bias = true},
@@ -115,47 +138,45 @@ static mf_status refuse(const struct reader *r, const mf_node *n, const char *fi
 #define NEED(key, min, max, out) TRY(mf_need_u32(r->d, r->text, key, min, max, out, r->err))
 #define FLAG(key, out) TRY(mf_get_bool(r->d, r->text, key, out, r->err))
 
-/* Fields whose presence means layers we cannot express. */
+/* Fields whose presence means layers that only the families which read them can express. */
 static mf_status refuse_inexpressible(const struct reader *r)
 {
-	static const struct {
+	const bool split = r->f && r->f->split, delta = r->f && r->f->delta, sparse = r->f && r->f->sparse;
+	const struct {
 		const char *key, *why;
+		bool known, flag; /* the family reads it; only a true value counts */
 	} fields[] = {
-		{"index_topk", "sparse-attention indexer: not expressible as a plan"},
-		{"hybrid_override_pattern", "recurrent (Mamba) layers: not expressible as a plan"},
-		{"hybrid_layer_pattern", "layers of different attention shapes: not expressible as a plan"},
-		{"linear_num_value_heads", "linear-attention layers: not expressible as a plan"},
-		{"linear_attn_config", "linear-attention layers: not expressible as a plan"},
-		{"mamba_d_state", "recurrent (Mamba) layers: not expressible as a plan"},
-		{"ssm_state_size", "recurrent (Mamba) layers: not expressible as a plan"},
+		{"index_topk", "sparse-attention indexer: not expressible as a plan", sparse, false},
+		{"hybrid_override_pattern", "recurrent (Mamba) layers: not expressible as a plan", split, false},
+		{"layers_block_type", "recurrent (Mamba) layers: not expressible as a plan", split, false},
+		{"hybrid_layer_pattern", "layers of different attention shapes: not expressible as a plan", false,
+			false},
+		{"linear_num_value_heads", "linear-attention layers: not expressible as a plan", delta, false},
+		{"linear_attn_config", "linear-attention layers: not expressible as a plan", false, false},
+		{"mamba_d_state", "recurrent (Mamba) layers: not expressible as a plan", false, false},
+		{"ssm_state_size", "recurrent (Mamba) layers: not expressible as a plan", split, false},
+		{"attn_output_gate", "gated attention output: not expressible as a plan", delta, true},
+		{"attention_k_eq_v", "keys shared with values: not expressible as a plan", false, true},
 	};
-	static const struct {
-		const char *key, *why;
-	} flags[] = {
-		{"attn_output_gate", "gated attention output: not expressible as a plan"},
-		{"attention_k_eq_v", "keys shared with values: not expressible as a plan"},
-	};
-	const mf_node *act = mf_node_get(r->text, "hidden_act");
+	const mf_node *act = mf_node_get(r->text, split ? "mlp_hidden_act" : "hidden_act");
 	const mf_node *types = mf_node_get(r->text, "layer_types"), *t;
 
 	for (size_t i = 0; i < MF_COUNT(fields); i++) {
-		const mf_node *n = mf_node_get(r->text, fields[i].key);
+		const mf_node *n = fields[i].known ? NULL : mf_node_get(r->text, fields[i].key);
 
-		if (n)
+		if (n && (!fields[i].flag || n->truth))
 			return refuse(r, n, fields[i].key, fields[i].why);
 	}
-	for (size_t i = 0; i < MF_COUNT(flags); i++) {
-		const mf_node *n = mf_node_get(r->text, flags[i].key);
-
-		if (n && n->truth)
-			return refuse(r, n, flags[i].key, flags[i].why);
-	}
-	if (act && strcmp(act->text, "silu") != 0 && strcmp(act->text, "swiglu") != 0)
+	if (split && act && strcmp(act->text, "relu2") != 0)
+		return mf_fail_at(r->err, MF_EINPUT, r->d->name, act->line, "mlp_hidden_act",
+			"\"%.40s\": only relu2, not gated, is expressible in this family", act->text);
+	if (!split && act && strcmp(act->text, "silu") != 0 && strcmp(act->text, "swiglu") != 0)
 		return mf_fail_at(r->err, MF_EINPUT, r->d->name, act->line, "hidden_act",
 			"\"%.40s\": only silu, gated, is expressible as a plan", act->text);
 	for (t = types && types->kind == MF_LIST ? types->first : NULL; t; t = t->next)
 		if (strcmp(t->text, "full_attention") != 0 && strcmp(t->text, "sliding_attention") != 0 &&
-			strcmp(t->text, "chunked_attention") != 0)
+			strcmp(t->text, "chunked_attention") != 0 &&
+			!(delta && strcmp(t->text, "linear_attention") == 0))
 			return mf_fail_at(r->err, MF_EINPUT, r->d->name, t->line, "layer_types",
 				"layers of type \"%.40s\" are not expressible as a plan", t->text);
 	return MF_OK;
@@ -175,6 +196,11 @@ static mf_status read_attention(struct reader *r)
 		NEED("qk_rope_head_dim", 1, 4096, &m->qk_rope);
 		NEED("v_head_dim", 1, 4096, &m->v_dim);
 		m->head_dim = m->qk_nope + m->qk_rope;
+		if (r->f->sparse) {
+			NEED("index_topk", 1, 1u << 30, &m->index_topk);
+			NEED("index_n_heads", 1, 4096, &m->index_heads);
+			NEED("index_head_dim", 1, 4096, &m->index_dim);
+		}
 		return MF_OK;
 	}
 	GET("num_key_value_heads", 1, 4096, &m->kv_heads);
@@ -197,12 +223,113 @@ static mf_status read_attention(struct reader *r)
 	if (!r->f->qkv_bias || r->f->gpt_oss) /* Qwen2 has its bias whatever the file says */
 		FLAG("attention_bias", &m->qkv_bias);
 	FLAG("qkv_bias", &m->qkv_bias);
+	m->attention_gate = r->f->delta;
+	FLAG("attn_output_gate", &m->attention_gate);
+	return MF_OK;
+}
+
+/* ---- layers of several kinds --------------------------------------------------------------------------------------- */
+
+void mf_model_tally(mf_model *m)
+{
+	m->moe_layers = m->bare_layers = m->window_layers = 0;
+	m->mamba_layers = m->delta_layers = m->mixerless_layers = 0;
+	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++) {
+		m->moe_layers += m->moe_layer[i] != 0;
+		m->bare_layers += m->bare_layer[i] != 0;
+		m->window_layers += m->mixer[i] == MF_MIX_WINDOW;
+		m->mamba_layers += m->mixer[i] == MF_MIX_MAMBA2;
+		m->delta_layers += m->mixer[i] == MF_MIX_DELTA;
+		m->mixerless_layers += m->mixer[i] == MF_MIX_NONE;
+	}
+}
+
+/* One letter or word of a pattern: a mixer alone or a feed-forward part alone. False when it is none. */
+static bool split_layer(mf_model *m, uint32_t i, const char *kind, size_t len)
+{
+	static const struct {
+		const char *letter, *word;
+		mf_mixer mixer;
+		bool moe, bare;
+	} kinds[] = {
+		{"M", "mamba", MF_MIX_MAMBA2, false, true},
+		{"*", "attention", MF_MIX_ATTENTION, false, true},
+		{"E", "moe", MF_MIX_NONE, true, false},
+		{"-", "mlp", MF_MIX_NONE, false, false},
+	};
+
+	for (size_t k = 0; k < MF_COUNT(kinds); k++) {
+		const char *name = len == 1 ? kinds[k].letter : kinds[k].word;
+
+		if (strlen(name) == len && strncmp(name, kind, len) == 0) {
+			m->mixer[i] = (uint8_t)kinds[k].mixer;
+			m->moe_layer[i] = kinds[k].moe;
+			m->bare_layer[i] = kinds[k].bare;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Nemotron-H: "MEM*E-", or a list of words; and the sizes of its Mamba-2 layers. */
+static mf_status read_split_layers(struct reader *r)
+{
+	const mf_node *text = mf_node_get(r->text, "hybrid_override_pattern");
+	const mf_node *list = mf_node_get(r->text, "layers_block_type"), *n;
+	mf_model *m = r->m;
+	uint32_t i = 0;
+
+	if (!text && !list)
+		return refuse(r, NULL, "hybrid_override_pattern", "missing");
+	if (text ? text->kind != MF_STRING || strlen(text->text) != m->layers
+		 : list->kind != MF_LIST || list->n_children != m->layers)
+		return refuse(r, text ? text : list, text ? "hybrid_override_pattern" : "layers_block_type",
+			"should have one kind a layer, as many as num_hidden_layers");
+	for (n = text ? NULL : list->first; i < m->layers; i++, n = n ? n->next : NULL)
+		if (!(text ? split_layer(m, i, text->text + i, 1) : split_layer(m, i, n->text, strlen(n->text))))
+			return mf_fail_at(r->err, MF_EINPUT, r->d->name, text ? text->line : n->line,
+				text ? "hybrid_override_pattern" : "layers_block_type",
+				"layer %u is none of M (mamba), * (attention), E (moe), - (mlp)", i);
+	mf_model_tally(m);
+	if (m->mamba_layers) {
+		NEED("mamba_num_heads", 1, 65536, &m->mamba_heads);
+		NEED("mamba_head_dim", 1, 4096, &m->mamba_head_dim);
+		NEED("ssm_state_size", 1, 4096, &m->mamba_state);
+		NEED("n_groups", 1, 4096, &m->mamba_groups);
+		NEED("conv_kernel", 1, 64, &m->mamba_conv);
+	}
+	GET("moe_latent_size", 1, MAX_DIM, &m->moe_latent);
+	return MF_OK;
+}
+
+/* Qwen3-Next and its like: three delta-net layers, then one of attention, or as layer_types says. */
+static mf_status read_delta_layers(struct reader *r)
+{
+	const mf_node *types = mf_node_get(r->text, "layer_types"), *t;
+	mf_model *m = r->m;
+	uint32_t every = 4, i = 0;
+
+	GET("full_attention_interval", 1, MF_MAX_LAYERS, &every);
+	if (types && (types->kind != MF_LIST || types->n_children != m->layers))
+		return refuse(r, types, "layer_types", "should be a list as long as num_hidden_layers");
+	for (t = types ? types->first : NULL; i < m->layers; i++, t = t ? t->next : NULL)
+		if (t ? strcmp(t->text, "linear_attention") == 0 : (i + 1) % every != 0)
+			m->mixer[i] = MF_MIX_DELTA;
+	NEED("linear_num_key_heads", 1, 4096, &m->delta_k_heads);
+	NEED("linear_num_value_heads", 1, 4096, &m->delta_v_heads);
+	NEED("linear_key_head_dim", 1, 4096, &m->delta_k_dim);
+	NEED("linear_value_head_dim", 1, 4096, &m->delta_v_dim);
+	NEED("linear_conv_kernel_dim", 1, 64, &m->delta_conv);
+	if (m->delta_v_heads % m->delta_k_heads)
+		return refuse(r, mf_node_get(r->text, "linear_num_value_heads"), "linear_num_value_heads",
+			"linear_num_key_heads does not divide it");
+	mf_model_tally(m);
 	return MF_OK;
 }
 
 static mf_status read_windows(struct reader *r)
 {
-	const mf_node *types = mf_node_get(r->text, "layer_types"), *t;
+	const mf_node *types = mf_node_get(r->text, "layer_types"), *t = types ? types->first : NULL;
 	mf_model *m = r->m;
 	uint32_t from = 0;
 	bool used = strncmp(m->model_type, "qwen", 4) != 0; /* Qwen files carry a window that is off unless asked for */
@@ -217,12 +344,13 @@ static mf_status read_windows(struct reader *r)
 	}
 	if (strncmp(m->model_type, "qwen", 4) == 0)
 		GET("max_window_layers", 0, 1u << 20, &from);
-	for (t = types ? types->first : NULL; t; t = t->next)
-		m->window_layers += strcmp(t->text, "sliding_attention") == 0;
-	if (!types && r->f->gpt_oss)
-		m->window_layers = (m->layers + 1) / 2; /* every other layer, the first one included */
-	else if (!types)
-		m->window_layers = m->layers - (from < m->layers ? from : m->layers);
+	/* Without a list gpt-oss windows every other layer, the first one included; others all from `from` on. */
+	for (uint32_t i = 0; i < m->layers; i++, t = t ? t->next : NULL)
+		if (m->mixer[i] == MF_MIX_ATTENTION && (t ? strcmp(t->text, "sliding_attention") == 0
+							       : r->f->gpt_oss ? i % 2 == 0
+									       : i >= from))
+			m->mixer[i] = MF_MIX_WINDOW;
+	mf_model_tally(m);
 	if (!m->window_layers)
 		m->window = 0;
 	return MF_OK;
@@ -314,6 +442,10 @@ static mf_status read_experts(struct reader *r)
 	const char *topk = f->topk;
 
 	m->routed_scaling = 1;
+	if (f->split)
+		TRY(read_split_layers(r));
+	if (f->delta)
+		TRY(read_delta_layers(r));
 	if (f->experts && (mf_node_get(r->text, f->experts) || !f->dense_ffn)) {
 		NEED(f->experts, 1, 65535, &m->experts);
 		if (f->gpt_oss && !mf_node_get(r->text, topk))
@@ -325,15 +457,21 @@ static mf_status read_experts(struct reader *r)
 		m->shared_ffn = shared * m->moe_ffn;
 		if (f->shared_ffn)
 			NEED(f->shared_ffn, 0, MAX_DIM, &m->shared_ffn);
-		TRY(read_moe_layers(r));
+		if (f->split) {
+			shared = 1;
+			GET("n_shared_experts", 0, 1024, &shared);
+			m->shared_ffn *= shared;
+		} else {
+			TRY(read_moe_layers(r));
+		}
 		if (!m->moe_layers)
 			return refuse(r, mf_node_get(r->text, f->experts), f->experts,
 				"experts are given, but no layer has them");
 		TRY(read_router(r));
-	} else if (f->experts) {
+	} else if (f->experts && (m->moe_layers || !f->split)) {
 		return refuse(r, NULL, f->experts, "missing");
 	}
-	if (m->moe_layers < m->layers) {
+	if (mf_model_dense_layers(m)) {
 		if (!f->dense_ffn)
 			return refuse(r, NULL, "num_hidden_layers", "dense layers in a family that has none");
 		NEED(f->dense_ffn, 1, MAX_DIM, &m->ffn);
@@ -478,12 +616,13 @@ static mf_status read_shape(struct reader *r)
 	TRY(read_windows(r));
 	TRY(read_rope(r));
 	TRY(read_quant(r));
-	m->gated = true;
+	m->gated = !r->f->split;
 	m->norm_eps = 1e-6;
-	TRY(mf_get_double(r->d, r->text, "rms_norm_eps", 0, 1, &m->norm_eps, r->err));
+	TRY(mf_get_double(r->d, r->text, r->f->split ? "norm_eps" : "rms_norm_eps", 0, 1, &m->norm_eps, r->err));
 	TRY(mf_get_bool(r->d, r->root, "tie_word_embeddings", &m->tied_embeddings, r->err));
 	FLAG("tie_word_embeddings", &m->tied_embeddings);
 	GET("num_nextn_predict_layers", 0, 16, &m->mtp_layers);
+	GET("mtp_num_hidden_layers", 0, 16, &m->mtp_layers);
 	if (strcmp(m->model_type, "minimax_m2") == 0)
 		GET("num_mtp_modules", 0, 16, &m->mtp_layers);
 	if (r->f->gpt_oss)
@@ -633,8 +772,37 @@ static mf_status load_path(mf_model *out, const char *path, mf_err *err)
 	return out->quant == MF_QUANT_NONE ? load_quant_beside(out, err) : MF_OK;
 }
 
+/* Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
+static const char *find_alias(const char *name)
+{
+	for (const char *const *known = mf_builtin_names("models"); *known; known++) {
+		const mf_node *n;
+		bool found = strcasecmp(*known, name) == 0;
+		mf_doc d;
+
+		if (!found && mf_builtin_open(&d, "models", *known, NULL) == MF_OK) {
+			n = mf_node_get(d.root, "aliases");
+			for (n = n && n->kind == MF_LIST ? n->first : NULL; n && !found; n = n->next)
+				found = strcasecmp(n->text, name) == 0;
+			mf_doc_dispose(&d);
+		}
+		if (found)
+			return *known;
+	}
+	return NULL;
+}
+
+static bool built_in_name(const char *name)
+{
+	for (const char *const *known = mf_builtin_names("models"); *known; known++)
+		if (strcmp(*known, name) == 0)
+			return true;
+	return false;
+}
+
 mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)
 {
+	const char *alias;
 	char path[1200];
 	struct stat sb;
 	mf_doc d;
@@ -650,6 +818,8 @@ mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)
 			snprintf(out->name, sizeof out->name, "%.95s", name);
 		return st;
 	}
+	if (!built_in_name(name) && access(name, F_OK) != 0 && (alias = find_alias(name)))
+		name = alias;
 	if (mf_is_path(name))
 		return load_path(out, name, err);
 	st = mf_builtin_open(&d, "models", name, err);
@@ -660,84 +830,4 @@ mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)
 		snprintf(out->name, sizeof out->name, "%.95s", name);
 	mf_doc_dispose(&d);
 	return st;
-}
-
-/* ---- counting ------------------------------------------------------------------------------------------------------ */
-
-uint64_t mf_model_expert_params(const mf_model *m)
-{
-	return (uint64_t)(m->gated ? 3 : 2) * m->hidden * m->moe_ffn;
-}
-
-static uint64_t attention_params(const mf_model *m)
-{
-	uint64_t h = m->hidden, a = m->heads;
-
-	if (m->attention == MF_MLA) {
-		uint64_t qd = m->qk_nope + m->qk_rope;
-		uint64_t q = m->q_lora ? h * m->q_lora + m->q_lora * a * qd : h * a * qd;
-
-		return q + h * (m->kv_lora + m->qk_rope) + (uint64_t)m->kv_lora * a * (m->qk_nope + m->v_dim) +
-		       a * m->v_dim * h;
-	}
-	return h * m->head_dim * (2 * a + 2 * (uint64_t)m->kv_heads);
-}
-
-/* Norm weights of one layer: two of the hidden size, and those inside the attention. */
-static uint64_t norm_params(const mf_model *m)
-{
-	uint64_t n = 2 * (uint64_t)m->hidden;
-
-	if (m->attention == MF_MLA)
-		return n + m->q_lora + m->kv_lora;
-	if (m->qk_norm_whole)
-		return n + (uint64_t)(m->heads + m->kv_heads) * m->head_dim;
-	return n + (m->qk_norm ? 2 * (uint64_t)m->head_dim : 0);
-}
-
-static uint64_t attention_biases(const mf_model *m)
-{
-	uint64_t n = m->qkv_bias || m->linear_bias ? (uint64_t)(m->heads + 2 * m->kv_heads) * m->head_dim : 0;
-
-	return n + (m->linear_bias ? m->hidden : 0) + (m->attention_sinks ? m->heads : 0);
-}
-
-static uint64_t moe_biases(const mf_model *m)
-{
-	uint64_t n = m->expert_bias ? m->experts : 0;
-
-	if (m->mlp_bias)
-		n += m->experts + (uint64_t)m->experts * ((m->gated ? 2 : 1) * (uint64_t)m->moe_ffn + m->hidden);
-	return n;
-}
-
-void mf_model_count(const mf_model *m, mf_param_count *out)
-{
-	uint64_t h = m->hidden, layers = m->layers, moe = m->moe_layers, up = m->gated ? 3 : 2;
-	uint64_t experts = (uint64_t)m->experts * mf_model_expert_params(m);
-	uint64_t shared = up * h * m->shared_ffn + (m->shared_gate ? h : 0);
-
-	memset(out, 0, sizeof *out);
-	out->embedding = (uint64_t)m->vocab * h;
-	out->head = m->tied_embeddings ? 0 : out->embedding;
-	out->attention = layers * attention_params(m);
-	out->dense_ffn = (layers - moe) * up * h * m->ffn;
-	out->router = moe * m->experts * h;
-	out->shared_experts = moe * shared;
-	out->routed_experts = moe * experts;
-	out->norms = layers * norm_params(m) + h;
-	out->biases = layers * attention_biases(m) + moe * moe_biases(m);
-	out->total = out->embedding + out->head + out->attention + out->dense_ffn + out->router + out->shared_experts +
-		     out->routed_experts + out->norms + out->biases;
-	out->active = out->total;
-	if (m->experts)
-		out->active -= moe * (uint64_t)(m->experts - m->topk) * mf_model_expert_params(m);
-	/* An MTP layer: one more layer of the last kind, a 2h x h projection, three norms. */
-	if (m->mtp_layers) {
-		bool last_moe = layers && m->moe_layer[layers - 1];
-		uint64_t ffn = last_moe ? experts + shared + m->experts * h + moe_biases(m) : up * h * m->ffn;
-
-		out->mtp = m->mtp_layers *
-			   (attention_params(m) + norm_params(m) + attention_biases(m) + ffn + 2 * h * h + 3 * h);
-	}
 }

@@ -32,6 +32,17 @@ typedef enum mf_quant {
 } mf_quant;
 extern const mf_choice mf_quant_choices[];
 
+/** What mixes tokens in a layer. */
+typedef enum mf_mixer {
+	MF_MIX_ATTENTION, /* full causal attention, of the model's mf_attention */
+	MF_MIX_WINDOW,    /* the same over a sliding window */
+	MF_MIX_MAMBA2,    /* state-space scan */
+	MF_MIX_DELTA,     /* gated delta net: linear attention */
+	MF_MIX_NONE,      /* a feed-forward part alone */
+	MF_MIXER_COUNT
+} mf_mixer;
+extern const mf_choice mf_mixer_choices[];
+
 #define MF_MAX_LAYERS 256
 
 /** A transformer, dense or MoE, as its config.json gives it. A plain value; counts are of the whole model. */
@@ -54,11 +65,22 @@ typedef struct mf_model {
 	uint32_t expert_groups, expert_group_topk; /* group-limited routing; 0 for none */
 	uint8_t moe_layer[MF_MAX_LAYERS];          /* 1 where the layer is MoE */
 	uint32_t moe_layers;                       /* how many are */
-	uint32_t mtp_layers;                       /* multi-token-prediction layers in the checkpoint */
-	uint32_t window;                           /* sliding window of windowed layers, 0 for none */
-	uint32_t window_layers;                    /* how many layers are windowed */
-	uint32_t quant_block_n, quant_block_k;     /* fp8 block sizes, 0 when not block-quantized */
-	mf_quant quant;                            /* of the checkpoint's experts and linears */
+	uint8_t bare_layer[MF_MAX_LAYERS];         /* 1 where the layer has no feed-forward part at all */
+	uint32_t bare_layers;                      /* how many are; the rest, less the MoE ones, are dense */
+	uint8_t mixer[MF_MAX_LAYERS];              /* mf_mixer of the layer */
+	uint32_t mamba_layers, delta_layers, mixerless_layers; /* how many layers have those; the rest is attention */
+	uint32_t mtp_layers;    /* multi-token-prediction layers in the checkpoint: each is one layer of
+						      full attention with the last layer's kind of feed-forward part */
+	uint32_t window;        /* sliding window of windowed layers, 0 for none */
+	uint32_t window_layers; /* how many layers are windowed (their mixer says which) */
+	uint32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups,
+		mamba_conv; /* Mamba-2; inner size is heads * head_dim */
+	uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_conv; /* gated delta net */
+	uint32_t index_heads, index_dim,
+		index_topk;                    /* sparse attention: indexer heads and size, keys kept; 0 for none */
+	uint32_t moe_latent;                   /* width routed experts work in, behind two projections; 0: hidden */
+	uint32_t quant_block_n, quant_block_k; /* fp8 block sizes, 0 when not block-quantized */
+	mf_quant quant;                        /* of the checkpoint's experts and linears */
 	bool tied_embeddings;
 	bool gated;                 /* SwiGLU-like: two up projections */
 	bool qkv_bias, linear_bias; /* bias on the query/key/value projection; on every attention and MLP linear */
@@ -66,6 +88,7 @@ typedef struct mf_model {
 	bool qk_norm;               /* per-head (or whole) norm of query and key */
 	bool qk_norm_whole;         /* the norm spans all heads (MiniMax) */
 	bool attention_sinks;       /* one learned logit a head (gpt-oss) */
+	bool attention_gate;        /* sigmoid gate on the attention's output: the query projection is doubled */
 	bool shared_gate;           /* sigmoid gate on the shared expert (Qwen2-MoE) */
 	bool sigmoid_router;        /* sigmoid scores, else softmax */
 	bool expert_bias;           /* aux-loss-free balancing bias */
@@ -80,10 +103,33 @@ typedef struct mf_model {
 	double norm_eps;
 } mf_model;
 
+/** Layers with attention, full or windowed. */
+static inline uint32_t mf_model_attention_layers(const mf_model *m)
+{
+	return m->layers - m->mamba_layers - m->delta_layers - m->mixerless_layers;
+}
+/** Layers with a dense feed-forward part. */
+static inline uint32_t mf_model_dense_layers(const mf_model *m)
+{
+	return m->layers - m->moe_layers - m->bare_layers;
+}
+/** True when layers are more than attention and a feed-forward part each: recurrent, split or sparse ones. */
+static inline bool mf_model_hybrid(const mf_model *m)
+{
+	return m->mamba_layers || m->delta_layers || m->mixerless_layers || m->bare_layers || m->index_topk;
+}
+/** Width of the rows that routed experts receive. */
+static inline uint32_t mf_model_expert_width(const mf_model *m)
+{
+	return m->moe_latent ? m->moe_latent : m->hidden;
+}
+/** Sets the counts of layer kinds (moe_layers, bare_layers, window_layers, ...) from the arrays that say which. */
+void mf_model_tally(mf_model *m);
+
 /**
- * Resolves a model: a built-in name (or its override in the user's configuration), a config.json path, a directory
- * holding one, or a hub name (owner/name) in the local Hugging Face cache. Anything the plan space cannot express
- * (recurrent layers, sparse attention, unknown model_type) fails naming the file, line and field.
+ * Resolves a model: a built-in name (or its override in the user's configuration) or one of its `aliases:`, a
+ * config.json path, a directory holding one, or a hub name (owner/name) in the local Hugging Face cache. Anything that
+ * cannot be priced (unknown model_type, layers of different attention shapes) fails naming the file, line and field.
  */
 mf_status mf_model_load(mf_model *out, const char *name_or_path, mf_err *err);
 /** From a parsed document (config.json keys, JSON or YAML). */
@@ -91,8 +137,9 @@ mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 
 /** Parameters of a model by group; whole model, in units of one parameter. Sum of groups is `total`. */
 typedef struct mf_param_count {
-	uint64_t embedding, head; /* head 0 when tied */
-	uint64_t attention, dense_ffn, router, shared_experts, routed_experts, norms, biases;
+	uint64_t embedding, head;      /* head 0 when tied */
+	uint64_t attention, recurrent; /* recurrent: Mamba-2 and delta-net layers */
+	uint64_t dense_ffn, router, shared_experts, routed_experts, norms, biases; /* shared: with latent projections */
 	uint64_t total;  /* without MTP, as publishers count */
 	uint64_t active; /* a token's: total less the unused experts' */
 	uint64_t mtp;    /* of the MTP layers, beside `total` */
@@ -195,6 +242,7 @@ static inline bool mf_toolchain_is_megatron(mf_toolchain t)
 typedef enum mf_attn_backend { MF_ATTN_FLASH, MF_ATTN_UNFUSED } mf_attn_backend;
 typedef enum mf_loss { MF_LOSS_EAGER, MF_LOSS_NATIVE, MF_LOSS_TE } mf_loss;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
+extern const mf_choice mf_attention_choices[], mf_graphs_choices[];
 typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
 

@@ -139,7 +139,7 @@ mf_status mf_workload_load(mf_workload *out, const char *name_or_path, mf_phase 
 
 /* ---- stack -------------------------------------------------------------------------------------------------------- */
 
-static const mf_choice attention_choices[] = {
+const mf_choice mf_attention_choices[] = {
 	{MF_ATTN_FLASH, "flash", "fused attention that keeps no scores"},
 	{MF_ATTN_UNFUSED, "unfused", "scores are written to memory"},
 	{0, NULL, NULL},
@@ -150,7 +150,7 @@ static const mf_choice loss_choices[] = {
 	{MF_LOSS_TE, "te", "Transformer Engine's fused cross entropy"},
 	{0, NULL, NULL},
 };
-static const mf_choice graphs_choices[] = {
+const mf_choice mf_graphs_choices[] = {
 	{MF_GRAPHS_NONE, "none", "kernels are launched one by one"},
 	{MF_GRAPHS_PARTIAL, "partial", "attention and router inside CUDA graphs"},
 	{MF_GRAPHS_FULL, "full", "the whole iteration is one CUDA graph"},
@@ -184,10 +184,10 @@ mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 	s.einops = true;
 	s.deepep = s.deep_gemm = !megatron;
 	s.mem_fraction = NAN;
-	TRY(mf_get_choice(doc, root, "attention", attention_choices, &attention, err));
+	TRY(mf_get_choice(doc, root, "attention", mf_attention_choices, &attention, err));
 	TRY(mf_get_bool(doc, root, "transformer_engine", &s.transformer_engine, err));
 	TRY(mf_get_choice(doc, root, "loss", loss_choices, &loss, err));
-	TRY(mf_get_choice(doc, root, "graphs", graphs_choices, &graphs, err));
+	TRY(mf_get_choice(doc, root, "graphs", mf_graphs_choices, &graphs, err));
 	TRY(mf_get_bool(doc, root, "grad_reduce_bf16", &s.grad_reduce_bf16, err));
 	TRY(mf_get_bool(doc, root, "precision_aware", &s.precision_aware, err));
 	TRY(mf_get_bool(doc, root, "overlap_grad_reduce", &s.overlap_grad_reduce, err));

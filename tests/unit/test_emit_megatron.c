@@ -85,6 +85,30 @@ Test(megatron, dualpipe_has_no_words)
 	close_bench(b);
 }
 
+/* Whatever the plan, and forced too: a model of recurrent, split or sparse layers gets a reason, not a command. */
+Test(megatron, hybrid_models_are_refused)
+{
+	static const char *const models[] = {
+		"nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b", "qwen3-next-80b-a3b", "glm-5.2"};
+
+	for (size_t i = 0; i < MF_COUNT(models); i++) {
+		struct bench b;
+		mf_plan p;
+		mf_sink s = mf_sink_null();
+		mf_argv a;
+		mf_err err;
+
+		open_bench(&b, models[i], "8xh100", NULL, NULL);
+		p = parse(&b, "tp1/pp1/ep8/1f1b");
+		mf_emit(b.emitter, &p, NAN, &s);
+		cr_expect_str_eq(mf_rule_get(s.rule)->id, "model.layers", "%s", models[i]);
+		cr_assert_eq(mf_argv_init(&a, true, &err), MF_OK);
+		mf_emit(b.emitter, &p, NAN, &a.sink);
+		mf_argv_dispose(&a);
+		close_bench(&b);
+	}
+}
+
 Test(megatron, refusals_are_verbatim)
 {
 	struct bench *b = lite();

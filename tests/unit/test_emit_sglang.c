@@ -58,6 +58,19 @@ static void expect_rule(const struct bench *b, const char *plan, const char *id,
 	mf_buf_dispose(&text);
 }
 
+Test(sglang, hybrid_models_are_refused)
+{
+	static const char *const models[] = {"nemotron-3-nano-30b-a3b", "qwen3.5-35b-a3b", "glm-5.2"};
+
+	for (size_t i = 0; i < MF_COUNT(models); i++) {
+		struct bench b;
+
+		open_bench(&b, models[i], "8xh100");
+		expect_rule(&b, "tp2/pp1/ep2", "model.layers", NULL);
+		close_bench(&b);
+	}
+}
+
 Test(sglang, refusals_in_its_own_words)
 {
 	struct bench b;

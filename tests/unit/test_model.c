@@ -66,6 +66,16 @@ Test(model, totals_are_as_published)
 		{"glm-4.5-air", 106.85e9, 0},
 		{"olmoe", 6.919e9, 0},
 		{"llama-3.1-8b", 8030261248, 8030261248},
+		/* to the digits their cards give */
+		{"nemotron-3-nano-30b-a3b", 31.58e9, 3.58e9},
+		{"nemotron-3-super-120b-a12b", 120.7e9, 12.77e9},
+		{"qwen3-next-80b-a3b", 79.67e9, 0},
+		{"qwen3.5-35b-a3b", 34.66e9, 0},
+		{"qwen2-57b-a14b", 57.41e9, 14.25e9},
+		{"gpt-oss-20b", 20.91e9, 0},
+		{"llama4-scout", 107.77e9, 17.17e9},
+		{"moonlight-16b-a3b", 15.96e9, 0},
+		{"glm-5.2", 743.9e9, 0},
 	};
 
 	for (size_t i = 0; i < MF_COUNT(published); i++) {
@@ -89,7 +99,7 @@ Test(model, groups_add_up_to_the_total)
 
 		mf_model_count(&m, &c);
 		cr_expect_eq(c.total,
-			c.embedding + c.head + c.attention + c.dense_ffn + c.router + c.shared_experts +
+			c.embedding + c.head + c.attention + c.recurrent + c.dense_ffn + c.router + c.shared_experts +
 				c.routed_experts + c.norms + c.biases,
 			"%s", *name);
 		cr_expect_leq(c.active, c.total);
@@ -205,13 +215,92 @@ Test(model, quantization_is_recognized)
 		"weight_block_size");
 }
 
+#define NEMOTRON(pattern, more)                                                                                        \
+	"{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":5,\"hidden_size\":64,\"intermediate_size\":96,"          \
+	"\"moe_intermediate_size\":32,\"moe_shared_expert_intermediate_size\":48,\"n_routed_experts\":8,"              \
+	"\"num_experts_per_tok\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"               \
+	"\"mamba_num_heads\":8,\"mamba_head_dim\":16,\"ssm_state_size\":32,\"n_groups\":2,\"conv_kernel\":4,"          \
+	"\"vocab_size\":100,\"max_position_embeddings\":128," pattern more "}"
+
+Test(model, split_layers_follow_their_pattern)
+{
+	mf_model m = model_of(NEMOTRON("\"hybrid_override_pattern\":\"ME*-M\"", ",\"moe_latent_size\":16"));
+	mf_model words = model_of(NEMOTRON("\"layers_block_type\":[\"mamba\",\"moe\",\"attention\",\"mlp\",\"mamba\"]",
+		",\"moe_latent_size\":16"));
+	mf_param_count c;
+	uint64_t mamba = 64 * (2 * 128 + 2 * 2 * 32 + 8) + 128 * 64 + 256 * 5 + 3 * 8;
+
+	cr_expect(memcmp(m.mixer, words.mixer, 5) == 0 && memcmp(m.bare_layer, words.bare_layer, 5) == 0 &&
+		  memcmp(m.moe_layer, words.moe_layer, 5) == 0);
+	cr_expect(m.mamba_layers == 2 && m.mixerless_layers == 2 && m.bare_layers == 3 && m.moe_layers == 1);
+	cr_expect(mf_model_attention_layers(&m) == 1 && mf_model_dense_layers(&m) == 1 && mf_model_hybrid(&m));
+	cr_expect(!m.gated && m.moe_latent == 16 && m.shared_ffn == 48 && m.ffn == 96);
+	mf_model_count(&m, &c);
+	cr_expect_eq(c.recurrent, 2 * mamba);
+	cr_expect_eq(c.routed_experts, 8 * 2 * 16 * 32);
+	cr_expect_eq(c.shared_experts, 2 * 64 * 48 + 2 * 64 * 16);
+	cr_expect_eq(c.norms, 6 * 64 + 2 * 128);
+	refused(NEMOTRON("\"hybrid_override_pattern\":\"ME*X-\"", ""), "hybrid_override_pattern");
+	refused(NEMOTRON("\"hybrid_override_pattern\":\"ME\"", ""), "hybrid_override_pattern");
+	refused(NEMOTRON("\"layers_block_type\":[\"mamba\"]", ""), "layers_block_type");
+	refused(NEMOTRON("\"hybrid_override_pattern\":\"ME*-M\",\"mlp_hidden_act\":\"silu\"", ""), "mlp_hidden_act");
+}
+
+Test(model, hybrids_of_built_in_models)
+{
+	mf_model next = built_in("qwen3-next-80b-a3b"), super = built_in("nemotron-3-super-120b-a12b"),
+		 glm = built_in("glm-5.2"), oss = built_in("gpt-oss-120b");
+
+	cr_expect(next.delta_layers == 36 && mf_model_attention_layers(&next) == 12 && next.moe_layers == 48 &&
+		  next.attention_gate && next.mixer[2] == MF_MIX_DELTA && next.mixer[3] == MF_MIX_ATTENTION);
+	cr_expect(super.mamba_layers == 40 && super.moe_layers == 40 && mf_model_attention_layers(&super) == 8 &&
+		  super.moe_latent == 1024 && mf_model_dense_layers(&super) == 0);
+	cr_expect(glm.index_topk == 2048 && mf_model_hybrid(&glm));
+	cr_expect(oss.mixer[0] == MF_MIX_WINDOW && oss.mixer[1] == MF_MIX_ATTENTION && !mf_model_hybrid(&oss));
+}
+
+Test(model, published_names_are_aliases)
+{
+	static const char *const pairs[][2] = {{"DeepSeek-V3", "deepseek-v3"},
+		{"deepseek-ai/DeepSeek-R1", "deepseek-v3"}, {"Qwen3.6-35B-A3B", "qwen3.5-35b-a3b"},
+		{"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron-3-nano-30b-a3b"},
+		{"GPT-OSS-120B", "gpt-oss-120b"}};
+
+	for (size_t i = 0; i < MF_COUNT(pairs); i++)
+		cr_expect_str_eq(built_in(pairs[i][0]).name, pairs[i][1]);
+}
+
+/* Two built-in models must not claim one name. */
+Test(model, an_alias_names_one_model)
+{
+	const char *seen[512];
+	size_t n = 0;
+	mf_doc docs[64];
+	size_t n_docs = 0;
+
+	for (const char *const *name = mf_builtin_names("models"); *name && n_docs < MF_COUNT(docs); name++) {
+		mf_err err;
+
+		cr_assert_eq(mf_builtin_open(&docs[n_docs], "models", *name, &err), MF_OK);
+		const mf_node *list = mf_node_get(docs[n_docs++].root, "aliases");
+		for (const mf_node *a = list ? list->first : NULL; a && n < MF_COUNT(seen); a = a->next) {
+			for (size_t i = 0; i < n; i++)
+				cr_expect_neq(strcmp(seen[i], a->text), 0, "%s twice", a->text);
+			seen[n++] = a->text;
+		}
+	}
+	for (size_t i = 0; i < n_docs; i++)
+		mf_doc_dispose(&docs[i]);
+}
+
 Test(model, what_cannot_be_expressed_is_refused_by_field)
 {
 	refused("{\"model_type\":\"mystery\"}", "model_type");
 	refused("{\"hidden_size\":1}", "model_type");
 	refused("{\"model_type\":7}", "model_type");
-	refused("{\"model_type\":\"deepseek_v32\",\"index_topk\":2048}", "index_topk");
-	refused("{\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M*\"}", "hybrid_override_pattern");
+	refused(QWEN3(",\"index_topk\":2048"), "index_topk");
+	refused(QWEN3(",\"hybrid_override_pattern\":\"M*\""), "hybrid_override_pattern");
+	refused("{\"model_type\":\"jamba\",\"mamba_d_state\":16}", "mamba_d_state");
 	refused("{\"text_config\":{\"model_type\":\"gemma4_text\",\"attention_k_eq_v\":true}}", "attention_k_eq_v");
 	refused(QWEN3(",\"layer_types\":[\"linear_attention\"]"), "layer_types");
 	refused(QWEN3(",\"layer_types\":[\"full_attention\"]"), "layer_types");

@@ -1,0 +1,93 @@
+/*
+ * curves.h: how long one operation takes, as a pure function of its shape, the GPU's rates and a handful of constants.
+ * The models of core/cost add these up; core/fit finds the constants from measured tables. Times in microseconds, rates
+ * in bytes or FLOP a microsecond. `g` are the constants of the curve in the order of its enum, which is also their
+ * order in consts_serve.def.
+ */
+#ifndef MF_CURVES_H
+#define MF_CURVES_H
+
+#include "plan.h"
+
+/** What a GPU can do at most: constants are shares of these. */
+typedef struct mf_gpu_rates {
+	double hbm;                  /* bytes/us */
+	double peak[MF_DTYPE_COUNT]; /* dense FLOP/us; bf16's where the GPU lacks the type */
+	double sms;
+} mf_gpu_rates;
+mf_gpu_rates mf_gpu_rates_of(const mf_cluster *c);
+
+/** Storage and arithmetic of a dense GEMM: bf16, fp8 scaled by blocks, fp8 scaled by tensor or row, nvfp4. */
+typedef enum mf_linear { MF_LIN_BF16, MF_LIN_FP8_BLOCK, MF_LIN_FP8, MF_LIN_FP4, MF_LIN_COUNT } mf_linear;
+
+/** Constants: launch, us a 1024 of k, share of HBM, share of the roof, least fill of the SMs. */
+enum { MF_GEMM_T0, MF_GEMM_TAU, MF_GEMM_HBM, MF_GEMM_ROOF, MF_GEMM_FILL, MF_GEMM_CONSTS };
+/**
+ * m x n x k with activations as stored: t0 + tau k/1024 + hypot(bytes / (a hbm), 2 max(m,16) n k / (b F u)), u the share
+ * of the last wave of 128 x 128 tiles that is filled.
+ */
+double mf_gemm_us(const double *g, const mf_gpu_rates *r, mf_linear type, double m, double n, double k);
+
+/** One fused expert layer on one rank. */
+typedef struct mf_experts_shape {
+	double hidden, width; /* width of an expert's share on this rank */
+	double matrices;      /* 3 gated, 2 not */
+	double weight_bytes;  /* a parameter */
+	double active;        /* distinct experts of this rank that get a token */
+	double mine;          /* tokens x choices that this rank computes */
+	double streamed;      /* tokens x choices that it reads, of which `mine` are its own */
+} mf_experts_shape;
+/** Constants: launch, share of HBM on weights, share of the roof, share of HBM on activations, share of foreign slots. */
+enum { MF_MOE_T0, MF_MOE_HBM, MF_MOE_ROOF, MF_MOE_ACT, MF_MOE_FOREIGN, MF_MOE_CONSTS };
+/** t0 + hypot(weights of active experts, flop of rows padded to 16 an expert) + (mine + x foreign) (3 h + 4 I) 2 / (g hbm). */
+double mf_experts_us(const double *g, const mf_gpu_rates *r, double peak, const mf_experts_shape *s);
+
+/** Constants: launch, us a wave of requests, share of HBM, share of the roof. */
+enum { MF_DEC_T0, MF_DEC_WAVE, MF_DEC_HBM, MF_DEC_ROOF, MF_DEC_CONSTS };
+/** Decode of `batch` requests at `context` tokens each: t0 + s B KV/SMs + hypot(KV bytes / (a hbm), flop / (b F)). */
+double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double heads, double kv_heads,
+	double head_dim, double kv_bytes, double context);
+
+/** Constants: launch, us a 1024 of tokens, share of the roof, share of HBM. */
+enum { MF_CTX_T0, MF_CTX_TOKENS, MF_CTX_ROOF, MF_CTX_HBM, MF_CTX_CONSTS };
+/** One causal prompt of n tokens after `cached`; window 0 is full attention. */
+double mf_prefill_us(const double *g, const mf_gpu_rates *r, double n, double cached, double window, double heads,
+	double kv_heads, double head_dim);
+
+/** MLA's absorbed form. Constants: launch, us a wave of requests, share of HBM, share of the roof. */
+enum { MF_MLADEC_T0, MF_MLADEC_WAVE, MF_MLADEC_HBM, MF_MLADEC_ROOF, MF_MLADEC_CONSTS };
+double mf_mla_decode_us(const double *g, const mf_gpu_rates *r, double batch, double heads, double kv_lora, double rope,
+	double kv_bytes, double context);
+
+/** MLA with plain heads of qk + v dims. Constants: launch, us a million rows of heads, share of the roof. */
+enum { MF_MLACTX_T0, MF_MLACTX_ROWS, MF_MLACTX_ROOF, MF_MLACTX_CONSTS };
+double mf_mla_prefill_us(
+	const double *g, const mf_gpu_rates *r, double n, double cached, double heads, double qk_dim, double v_dim);
+
+/** One of MLA's two absorbed products (k or v side). Constants: launch, share of the bf16 roof, share of HBM. */
+enum { MF_BMM_T0, MF_BMM_ROOF, MF_BMM_HBM, MF_BMM_CONSTS };
+double mf_mla_bmm_us(
+	const double *g, const mf_gpu_rates *r, double batch, double heads, double head_dim, double kv_lora);
+
+/** Custom all-reduce inside a graph. Constants: launch, TB/s of bus, us a square root of bytes. */
+enum { MF_AR_T0, MF_AR_BUS, MF_AR_ROOT, MF_AR_CONSTS };
+/** t0 + r sqrt(bytes) + 2 bytes (n-1)/n / bus; `share` of the bus that this link reaches. */
+double mf_all_reduce_us(const double *g, double n, double bytes, double share);
+
+/** All-gather, reduce-scatter, all-to-all. Constants: launch, us a rank, TB/s of bus, us a square root of bytes. */
+enum { MF_COLL_T0, MF_COLL_RANK, MF_COLL_BUS, MF_COLL_ROOT, MF_COLL_CONSTS };
+/** t0 + t1 n + r sqrt(bytes) + bytes (n-1)/n / bus; bytes of the whole gathered buffer. */
+double mf_collective_us(const double *g, double n, double bytes, double share);
+
+/** DeepEP, either mode. Constants: launch and TB/s of dispatch, launch and TB/s of combine. */
+enum { MF_EP_DISPATCH_T0, MF_EP_DISPATCH_RATE, MF_EP_COMBINE_T0, MF_EP_COMBINE_RATE, MF_EP_CONSTS };
+/** Low latency inside one node: fp8 out, bf16 back, a copy per choice. `share` as in mf_all_reduce_us. */
+double mf_ll_dispatch_us(const double *g, double tokens, double hidden, double topk, double share);
+double mf_ll_combine_us(const double *g, double tokens, double hidden, double topk, double share);
+/** Normal mode inside one node of `ranks`: fp8 out, bf16 back, a copy per distinct rank. */
+double mf_normal_dispatch_us(const double *g, double tokens, double hidden, double topk, double ranks, double share);
+double mf_normal_combine_us(const double *g, double tokens, double hidden, double topk, double ranks, double share);
+/** Distinct of n equal targets that a token with k choices reaches. */
+double mf_distinct(double n, double k);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * score_internal.h: what the judges of the kinds share. A judge gets one row and fills an mf_judged whose fields all say
+ * "unknown"; it looks models, clusters and constants up through the context, which keeps what it has loaded.
+ */
+#ifndef MF_SCORE_INTERNAL_H
+#define MF_SCORE_INTERNAL_H
+
+#include "score.h"
+
+/** Context of one run: loaded models and clusters, and room for a judge's own state. */
+typedef struct mf_score mf_score;
+
+/** The judges, one a kind; each in its own file. */
+void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out);
+void mf_score_serve(mf_score *ctx, const mf_measured *row, mf_judged *out);
+void mf_score_memory(mf_score *ctx, const mf_measured *row, mf_judged *out);
+void mf_score_kernel(mf_score *ctx, const mf_measured *row, mf_judged *out);
+void mf_score_comm(mf_score *ctx, const mf_measured *row, mf_judged *out);
+
+/** Marks the row as not covered. Keep reasons short and few: equal ones are counted together. */
+void mf_score_uncovered(mf_judged *out, const char *fmt, ...) MF_PRINTF(2, 3);
+
+/**
+ * The model that a row's `model` names: the built-in of that name in lower case, or what the table in lookup.c says it
+ * is. NULL when there is none, with the reason in `out`. Borrowed from the context.
+ */
+const mf_model *mf_score_model(mf_score *ctx, const char *name, mf_judged *out);
+/**
+ * The row's cluster: a built-in one of its GPU, sized to n_gpus with gpus_per_node GPUs a node (where the source does
+ * not say: the built-in's, or fewer). NULL, with the reason in `out`, when the GPU or its number is unknown. Borrowed.
+ */
+const mf_cluster *mf_score_cluster(mf_score *ctx, const mf_measured *row, mf_judged *out);
+/** As mf_score_cluster for a GPU and a number of GPUs; `gpus_per_node` NaN when not stated. */
+const mf_cluster *mf_score_cluster_of(
+	mf_score *ctx, const char *gpu, double n_gpus, double gpus_per_node, mf_judged *out);
+/** Constants for a cluster under the run's overlay option. Borrowed; NULL with the reason in `out` on a bad overlay. */
+const mf_consts *mf_score_consts(mf_score *ctx, const mf_cluster *c, mf_judged *out);
+
+/** All rows of the run: a judge may look at others of its kind (never to fit what is scored). */
+const mf_measured_table *mf_score_table(const mf_score *ctx);
+/** Memory that lives as long as the run. */
+mf_arena *mf_score_arena(mf_score *ctx);
+/** A judge's own state: NULL until it sets one; `release` is called at the end of the run. */
+void **mf_score_state(mf_score *ctx, mf_row_kind kind, void (*release)(void *state));
+
+/** A count column as a number, or `fallback` where the source does not state it. */
+static inline uint32_t mf_measured_u32(double value, uint32_t fallback)
+{
+	return value == value ? (uint32_t)value : fallback;
+}
+
+/* score.c keeps the context; lookup.c fills it. */
+mf_status mf_score_new(mf_score **out, const mf_measured_table *t, const mf_score_opts *opts, mf_err *err);
+void mf_score_free(mf_score *ctx);
+
+#endif

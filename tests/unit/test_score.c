@@ -1,0 +1,197 @@
+/*
+ * The scorecard: its statistics against values worked out by hand, the reader of measured rows and what it refuses, and
+ * that rows end up in the right counts.
+ */
+#include "score_internal.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+Test(score, quantiles_interpolate_between_order_statistics)
+{
+	double v[] = {4, 1, 3, 2}, one[] = {7};
+
+	cr_expect_float_eq(mf_stat_quantile(v, 4, 0.5), 2.5, 1e-12);
+	cr_expect_float_eq(mf_stat_quantile(v, 4, 0.9), 3.7, 1e-12);
+	cr_expect_float_eq(mf_stat_quantile(v, 4, 0), 1, 0);
+	cr_expect_float_eq(mf_stat_quantile(v, 4, 1), 4, 0);
+	cr_expect_float_eq(mf_stat_quantile(one, 1, 0.9), 7, 0);
+	cr_expect(isnan(mf_stat_quantile(NULL, 0, 0.5)));
+}
+
+Test(score, tau_is_kendalls_tau_b)
+{
+	double up[] = {1, 2, 3, 4}, down[] = {4, 3, 2, 1}, swapped[] = {1, 3, 2, 4}, flat[] = {1, 1, 1, 1};
+	double a[] = {1, 2, 2, 3}, b[] = {1, 2, 3, 3}, near[] = {1, 1.004, 3, 4};
+
+	cr_expect_float_eq(mf_stat_kendall(up, up, 4, 0), 1, 1e-12);
+	cr_expect_float_eq(mf_stat_kendall(up, down, 4, 0), -1, 1e-12);
+	cr_expect_float_eq(mf_stat_kendall(up, swapped, 4, 0), 4.0 / 6, 1e-12, "five of six pairs agree");
+	/* a has 1 tie, b has 1; 4 pairs agree, none disagrees: 4 / sqrt(5 * 5). */
+	cr_expect_float_eq(mf_stat_kendall(a, b, 4, 0), 0.8, 1e-12);
+	/* The first pair of `near` is within half a percent: 5 of 5 remaining pairs agree, 6 pairs are apart in `up`. */
+	cr_expect_float_eq(mf_stat_kendall(near, up, 4, 0.005), 5 / sqrt(30), 1e-12);
+	cr_expect(isnan(mf_stat_kendall(up, flat, 4, 0)));
+	cr_expect(isnan(mf_stat_kendall(up, up, 1, 0)));
+}
+
+Test(score, regret_is_what_the_chosen_plan_loses)
+{
+	double measured[] = {100, 80, 90}, right[] = {3, 1, 2}, wrong[] = {1, 3, 2}, tied[] = {1, 2, 2};
+
+	cr_expect_float_eq(mf_stat_regret(measured, right, 3), 0, 1e-12);
+	cr_expect_float_eq(mf_stat_regret(measured, wrong, 3), 0.2, 1e-12);
+	cr_expect_float_eq(mf_stat_regret(measured, tied, 3), 0.15, 1e-12, "either of two could be chosen");
+	cr_expect(isnan(mf_stat_regret(NULL, NULL, 0)));
+}
+
+/* ---- the reader -------------------------------------------------------------------------------------------------- */
+
+#define HEAD                                                                                                           \
+	"id,kind,model,gpu,n_gpus,gpus_per_node,tp,pp,vpp,ep,etp,cp,dp,sharding,schedule,overlap,recompute,precision," \
+	"mbs,gbs,seq_len,isl,osl,concurrency,metric,value,unit,outcome,source_id,note\n"
+#define ROW "a,train,M,H100,8,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,12.5,s,ok,src,"
+
+static mf_status parse(mf_measured_table *t, const char *text, mf_err *err)
+{
+	memset(err, 0, sizeof *err);
+	return mf_measured_parse(t, "rows.csv", text, strlen(text), err);
+}
+
+Test(score, rows_are_read_with_what_is_not_stated_unknown)
+{
+	mf_measured_table t;
+	mf_err err;
+	const mf_measured *r;
+
+	cr_assert_eq(
+		parse(&t, "\xef\xbb\xbf" HEAD ROW "\"a \"\"note\"\", engine=vLLM 0.9; x=1, y\"\r\n\n" ROW "\n", &err),
+		MF_OK, "%s", err.msg);
+	cr_assert_eq(t.n, 2);
+	r = &t.rows[0];
+	cr_expect_str_eq(r->id, "a");
+	cr_expect_eq(r->kind, MF_ROW_TRAIN);
+	cr_expect_eq(r->outcome, MF_OUTCOME_OK);
+	cr_expect_float_eq(r->n_gpus, 8, 0);
+	cr_expect(isnan(r->vpp), "empty is unknown, not 1");
+	cr_expect_float_eq(r->value, 12.5, 0);
+	cr_expect_str_eq(r->note, "a \"note\", engine=vLLM 0.9; x=1, y");
+	cr_expect_eq(r->line, 2);
+	cr_expect_eq(t.rows[1].line, 4);
+	mf_measured_dispose(&t);
+}
+
+Test(score, notes_hold_key_value_parts)
+{
+	mf_measured r = {
+		.note = "container=26.08; moe_ffn=2048; recompute and dispatcher=hybridep, cuda_graph=full; ffn= 7 "};
+	char text[32];
+
+	cr_expect(mf_measured_note(&r, "container", text, sizeof text));
+	cr_expect_str_eq(text, "26.08");
+	cr_expect(mf_measured_note(&r, "ffn", text, sizeof text), "not the end of moe_ffn");
+	cr_expect_str_eq(text, "7");
+	cr_expect(mf_measured_note(&r, "dispatcher", text, sizeof text));
+	cr_expect_str_eq(text, "hybridep");
+	cr_expect(!mf_measured_note(&r, "graph", text, sizeof text));
+	cr_expect_str_eq(text, "");
+	cr_expect(!mf_measured_note(&r, "container", text, 5), "too long is absent, not cut");
+	cr_expect(mf_measured_says(&r, "recompute and"));
+}
+
+static void refuses(const char *text, int line, const char *field, const char *words)
+{
+	mf_measured_table t;
+	mf_err err;
+
+	cr_expect_eq(parse(&t, text, &err), MF_EINPUT, "%s", text);
+	cr_expect_str_eq(err.file, "rows.csv");
+	cr_expect_eq(err.line, line, "line %d, wanted %d: %s", err.line, line, err.msg);
+	cr_expect_str_eq(err.field, field);
+	cr_expect(strstr(err.msg, words), "'%s' does not say '%s'", err.msg, words);
+	cr_expect_null(strchr(err.msg, '\n'));
+}
+
+Test(score, the_reader_names_line_and_column)
+{
+	char head[512] = HEAD, *at;
+
+	refuses("", 1, "", "empty");
+	refuses(HEAD ROW "x,y\n", 2, "", "more fields");
+	refuses(HEAD "a,train\n", 2, "", "2 fields");
+	refuses(HEAD "\n" ROW "\"open\n", 3, "", "not closed");
+	refuses(HEAD ROW "x\"y\n", 2, "", "quote inside");
+	refuses(HEAD ROW "\"x\"y\n", 2, "", "after a closing quote");
+	refuses(HEAD "a,trian,M,H100,8,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,12.5,s,ok,src,\n", 2, "kind",
+		"train, serve");
+	refuses(HEAD "a,train,M,H100,8,8,1.5,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,12.5,s,ok,src,\n", 2, "tp",
+		"whole number");
+	refuses(HEAD "a,train,M,H100,0,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,12.5,s,ok,src,\n", 2, "n_gpus",
+		"1 or more");
+	refuses(HEAD "a,train,M,H100,8,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,fast,s,ok,src,\n", 2, "value",
+		"no number");
+	refuses(HEAD "a,train,M,H100,8,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,nan,s,ok,src,\n", 2, "value",
+		"no number");
+	refuses(HEAD "a,train,M,H100,8,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,12.5,s,good,src,\n", 2,
+		"outcome", "ok, oom");
+	refuses(HEAD ",train,M,H100,8,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,12.5,s,ok,src,\n", 2, "id",
+		"empty");
+	at = strstr(head, "recompute");
+	memcpy(at, "recomputa", 9);
+	refuses(head, 1, "", "did you mean recompute?");
+	memcpy(at, "precision", 9);
+	refuses(head, 1, "precision", "twice");
+	refuses("id,kind\n", 1, "model", "missing");
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+Test(score, a_row_that_no_judge_can_read_is_counted_with_its_reason)
+{
+	mf_measured_table t;
+	mf_score_opts opts = {0, "none"};
+	mf_scorecard *c;
+	mf_err err;
+	size_t n = 0;
+
+	cr_assert_eq(parse(&t,
+			     HEAD "a,train,No-Such-Model,H100,8,8,1,1,,8,,,8,,,,none,bf16,1,64,4096,,,,step_time,12.5,"
+				  "s,ok,src,\n",
+			     &err),
+		MF_OK);
+	cr_assert_eq(mf_score_run(&c, &t, &opts, &err), MF_OK, "%s", err.msg);
+	for (int k = 0; k < 2; k++) {
+		const mf_score_stats *s = k ? &c->outside[MF_ROW_TRAIN] : &c->kinds[MF_ROW_TRAIN];
+
+		n += s->rows;
+		cr_expect_eq(s->covered, 0);
+		cr_expect(isnan(s->median_abs_log));
+	}
+	cr_expect_eq(n, 1);
+	cr_assert_eq(c->n_reasons, 1);
+	cr_expect_eq(c->reasons[0].count, 1);
+	mf_scorecard_free(c);
+	mf_measured_dispose(&t);
+}
+
+Test(score, the_picture_is_whole_without_a_point)
+{
+	mf_measured_table t;
+	mf_score_opts opts = {1u << MF_ROW_COMM, NULL};
+	mf_scorecard *c;
+	mf_buf svg = MF_BUF_INIT;
+	mf_err err;
+
+	cr_assert_eq(parse(&t, HEAD ROW "\n", &err), MF_OK);
+	cr_assert_eq(mf_score_run(&c, &t, &opts, &err), MF_OK, "%s", err.msg);
+	mf_score_svg(c, &svg);
+	cr_expect(strstr(mf_buf_text(&svg), "</svg>"));
+	cr_expect_eq(c->kinds[MF_ROW_TRAIN].rows, 0, "kinds that are not asked are not counted");
+	mf_buf_dispose(&svg);
+	mf_scorecard_free(c);
+	mf_measured_dispose(&t);
+}
