@@ -34,6 +34,10 @@ OWN = {
                 "moe_layer_freq": 1, "num_attention_heads": 12, "num_key_value_heads": 12, "q_lora_rank": 384,
                 "kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64, "vocab_size": 50304,
                 "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": False},
+    "dense-qwen3": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "num_hidden_layers": 12, "hidden_size": 2048,
+                    "intermediate_size": 6144, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+                    "vocab_size": 151936, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000,
+                    "tie_word_embeddings": False},
     "minimax": {"model_type": "minimax_m2", "architectures": ["MiniMaxM2ForCausalLM"], "num_hidden_layers": 12, "hidden_size": 3072,
                 "intermediate_size": 1536, "num_local_experts": 64, "num_experts_per_tok": 8, "num_attention_heads": 48,
                 "num_key_value_heads": 8, "head_dim": 128, "rotary_dim": 64, "vocab_size": 200064,
@@ -49,8 +53,9 @@ MODELS = {
     "gpt-oss-120b": ("gpt-oss-120b", {}), "kimi-k2": ("kimi-k2", {}), "llama-3.1-8b": ("llama-3.1-8b", {}),
     "mixtral-8x22b": ("mixtral-8x22b", {}), "mixtral-8x7b": ("mixtral-8x7b", {}), "olmoe": ("olmoe", {}),
     "qwen3-235b-a22b": ("qwen3-235b-a22b", {}), "qwen3-30b-a3b": ("qwen3-30b-a3b", {}),
-    "small-moe-bench": ("small-moe-bench", {}),
-    "odd-qwen3": ("odd-qwen3", {}), "odd-qwen2": ("odd-qwen2", {}), "odd-mla": ("odd-mla", {}), "minimax": ("minimax", {}),
+    "small-moe-bench": ("small-moe-bench", {}), "moonlight-16b-a3b": ("moonlight-16b-a3b", {}),
+    "qwen2-57b-a14b": ("qwen2-57b-a14b", {}), "llama4-scout": ("llama4-scout", {}),
+    "odd-qwen3": ("odd-qwen3", {}), "odd-qwen2": ("odd-qwen2", {}), "odd-mla": ("odd-mla", {}), "dense-qwen3": ("dense-qwen3", {}), "minimax": ("minimax", {}),
     "v2-lite-fp8": ("deepseek-v2-lite", {"quantization_config": FP8}),
     "glm-fp8": ("glm-4.5-air", {"quantization_config": FP8}),
     "odd-mla-top6": ("odd-mla", {"num_experts_per_tok": 6}),
@@ -76,13 +81,14 @@ MODELS = {
 }
 TRAIN_MODELS = ["deepseek-v2-lite", "deepseek-v3", "glm-4.5-air", "gpt-oss-120b", "kimi-k2", "llama-3.1-8b", "mixtral-8x22b",
                 "mixtral-8x7b", "olmoe", "qwen3-235b-a22b", "qwen3-30b-a3b", "small-moe-bench", "odd-qwen3", "odd-qwen2",
-                "odd-mla", "minimax-bf16", "v2-lite-mtp"]
+                "odd-mla", "minimax-bf16", "v2-lite-mtp", "moonlight-16b-a3b", "qwen2-57b-a14b", "llama4-scout"]
 TRAIN_MODEL_EDGES = ["v2-lite-biased-softmax", "v2-lite-yarn-8k", "v2-lite-mtp2", "qwen3-dense-last", "qwen2-biased",
                      "llama-bias", "llama-mlp-bias", "gpt-oss-window", "odd-mla-top6", "small-12-heads"]
 SERVE_MODELS = ["deepseek-v2-lite", "deepseek-v3", "glm-4.5-air", "gpt-oss-120b", "kimi-k2", "llama-3.1-8b", "mixtral-8x22b",
                 "mixtral-8x7b", "olmoe", "qwen3-235b-a22b", "qwen3-30b-a3b", "small-moe-bench", "odd-qwen3", "odd-qwen2",
                 "odd-mla", "minimax", "v2-lite-fp8", "glm-fp8", "odd-mla-fp8", "qwen3-30b-fp8", "qwen3-235b-fp8",
-                "qwen3-30b-fp8-tensor", "mixtral-fp8-tensor", "odd-qwen3-fp8", "minimax-bf16"]
+                "qwen3-30b-fp8-tensor", "mixtral-fp8-tensor", "odd-qwen3-fp8", "minimax-bf16", "moonlight-16b-a3b",
+                "qwen2-57b-a14b", "llama4-scout", "dense-qwen3"]
 
 TRAIN_CLUSTERS = ["8xh800", "4x8xh800", "8xb200", "8xa100", "2xrtx4090", "3x4xh20", "16x8xh100", "gb200-nvl72"]
 SERVE_CLUSTERS = ["8xh800", "4x8xh200", "8xb200", "2xrtx4090", "3x4xh20", "8xa100", "6x2xh100", "2x8xb200"]
@@ -112,7 +118,7 @@ SERVE_STACKS = [{"deepep": False}, {"deep_gemm": False}, {"mem_fraction": 0.8}]
 def flow(text):
     """A value as the built-in YAML files write them: a scalar, [..] or {..} on one line."""
     if text[:1] in "[{":
-        quoted = re.sub(r"(?<![\w.\"])([A-Za-z_][\w.\-]*)", lambda m: m[1] if m[1] in ("true", "false", "null") else f'"{m[1]}"', text)
+        quoted = re.sub(r"(?<![\w.\"])([A-Za-z_][\w.\-/]*)", lambda m: m[1] if m[1] in ("true", "false", "null") else f'"{m[1]}"', text)
         return json.loads(quoted)
     if text in ("true", "false"):
         return text == "true"
@@ -143,6 +149,7 @@ def config(name):
     """config.json of a model."""
     base, changes = MODELS[name]
     values = dict(OWN[base]) if base in OWN else builtin("models", base)
+    values.pop("aliases", None)
     for key, value in changes.items():
         if value is None:
             values.pop(key, None)

@@ -10,7 +10,7 @@ MEGATRON_STAGES = {"calc": "batch", "optddp": "optcfg", "cfg-in-pg": "cfg"}
 # Stages in SGLang's order; ours have the notes' spelling.
 SGLANG_STAGES = {"model build": "model-build", "buffer creation": "request", "first request": "request", "layout": "dist-init"}
 # Not run by the witness: compiled DeepEP code, hangs, wrong results.
-SGLANG_UNSEEN = {"sglang.X19", "sglang.X20", "sglang.E20", "sglang.E21"}
+SGLANG_UNSEEN = {"sglang.X19", "sglang.X20", "sglang.E20", "sglang.E21", "sglang.M20", "sglang.D13", "sglang.C22"}
 # Read in the source: attributes missing at the first token.
 SGLANG_READ = ("'Fp8MoEMethod' object", "'DeepEPNormalDispatchOutput' object", "'DeepEPLLDispatchOutput' object")
 
@@ -93,10 +93,15 @@ def sglang(plan, answer):
         return OURS, ""
     if rule in SGLANG_UNSEEN or reason.startswith(SGLANG_READ):
         return (REASON, "the toolchain refuses earlier") if refused else (UNREACHED, "")
-    if reason.startswith("SGLang would"):  # a rewrite that we announce
+    if reason.startswith("SGLang would") and not refused:  # a rewrite that we announce must be seen
+        ignored = "two-batch" in reason and answer["resolved"].get("tbo_called") is False
+        return (REFUSED, "") if ignored or sglang_rewritten(plan["argv"], answer["resolved"]) else (FALSE_REJECT, "no rewrite")
+    if reason.startswith("SGLang would"):  # it became another plan, which is refused
         return REFUSED, ""
     if not refused:
         return FALSE_REJECT, ""
+    if rule == "sglang.K16" and stage in ("graph", "request"):
+        return REFUSED, ""  # the witness walks the first pipeline stage to its end before it looks at the last
     if stage != SGLANG_STAGES.get(plan["stage"], plan["stage"]):
         return REASON, "another stage"
     if stage != "dist-init" and squeezed(answer["message"])[:150] != squeezed(reason)[:150]:
