@@ -443,6 +443,36 @@ static mf_status bench_redraw(bencher *b, const char *name, const char *first, m
 	return MF_OK;
 }
 
+/* What the user waits for above a wide space, on the wall: a filter taking effect, a toggle re-ranking. */
+static mf_status bench_waits(bencher *b, mf_err *err)
+{
+	static const char *const words[] = {"moefs", "tui", "--model", "qwen3-235b-a22b", "--cluster", "256x8xh800",
+		"--space", "wide", "--size", "120x40", "--script", "-", NULL};
+	static const struct {
+		const char *name, *once, *again;
+	} waits[] = {{"wait.filter_words", ":filter ep8 mem<70\n", ":filter ep8 mem<71\n"},
+		{"wait.filter_regex", ":filter /^tp[12]/\n", ":filter /^tp[24]/\n"},
+		{"wait.rerank_on_toggle", ":tax off\n", ":tax on\n"}};
+	const unsigned pairs = 10;
+
+	for (size_t k = 0; k < MF_COUNT(waits); k++) {
+		double all[MAX_ROUNDS];
+		mf_buf script = MF_BUF_INIT;
+		for (unsigned i = 0; i < pairs; i++)
+			mf_buf_printf(&script, "%s%s", waits[k].once, waits[k].again);
+		if (script.failed) {
+			mf_buf_dispose(&script);
+			return mf_fail(err, MF_ENOMEM, "out of memory for a script");
+		}
+		for (unsigned i = 0; i < b->long_rounds; i++)
+			all[i] = (run_self(words, mf_buf_text(&script)).wall_ms - run_self(words, "").wall_ms) /
+				 (2 * pairs);
+		mf_buf_dispose(&script);
+		print(b, line(waits[k].name, median(all, b->long_rounds), "ms", b->long_rounds));
+	}
+	return MF_OK;
+}
+
 int mf_cmd_bench(const mf_args *a)
 {
 	static const char *const oracles[] = {"deepseek-v3", "qwen3-235b-a22b"};
@@ -468,6 +498,8 @@ int mf_cmd_bench(const mf_args *a)
 		st = bench_redraw(&b, "redraw.wide", ":detail time\n", &err);
 	if (st == MF_OK)
 		st = bench_redraw(&b, "redraw.wide_and_neighbour", "", &err);
+	if (st == MF_OK)
+		st = bench_waits(&b, &err);
 	if (st < 0)
 		return mf_report(&err);
 	bench_start(&b);

@@ -66,9 +66,11 @@ static mf_status find_standing(mf_session *s, const mf_plan *p, double throughpu
 	return MF_OK;
 }
 
-static cJSON *verdict_json(mf_session *s, const mf_row *row, const mf_shown *shown)
+/* `about` is NULL where the real toolchain was not started. */
+static cJSON *verdict_json(
+	mf_session *s, const mf_row *row, const mf_shown *shown, const mf_real_info *about, const mf_real_verdict *said)
 {
-	cJSON *o = cJSON_CreateObject(), *real;
+	cJSON *o = cJSON_CreateObject();
 	const mf_refusal *r = &shown->refusal;
 
 	cJSON_AddStringToObject(o, "plan", shown->plan);
@@ -83,10 +85,7 @@ static cJSON *verdict_json(mf_session *s, const mf_row *row, const mf_shown *sho
 	cJSON_AddStringToObject(o, "toolchain", mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain));
 	mf_json_number(o, "throughput", row->throughput);
 	mf_json_number(o, "memory_gb", row->memory_gb);
-	real = cJSON_AddObjectToObject(o, "real");
-	cJSON_AddBoolToObject(real, "ran", false);
-	cJSON_AddNullToObject(real, "agrees");
-	cJSON_AddNullToObject(real, "message");
+	mf_ask_json(cJSON_AddObjectToObject(o, "real"), about, said);
 	return o;
 }
 
@@ -134,18 +133,50 @@ static mf_row judge(mf_session *s, const mf_plan *p)
 	return row;
 }
 
-static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c, bool json, bool *rejected, mf_err *err)
+static void add_text(void *list, const char *text)
+{
+	cJSON_AddItemToArray(list, cJSON_CreateString(text));
+}
+
+/* What the command says and its plan, written anew, does not: an array of strings. NULL when out of memory. */
+static cJSON *differences_json(mf_session *s, const mf_plan *p, const mf_command *c, mf_err *err)
+{
+	cJSON *list = cJSON_CreateArray();
+	mf_argv again;
+
+	if (mf_argv_init(&again, true, err) < 0)
+		return list;
+	mf_emit(s->emitter, p, mf_session_fraction(s, p), &again.sink);
+	if (again.n)
+		mf_command_differences(c, &again, add_text, list);
+	mf_argv_dispose(&again);
+	return list;
+}
+
+/* True when the real toolchain's answer makes the whole answer a negative one. */
+static bool denied(const mf_real_verdict *said)
+{
+	return said->agrees == MF_DISAGREES || (said->ran && !said->accepted);
+}
+
+/* Judges and prints one plan; `real` is NULL or asked about it too. */
+static mf_status check_one(
+	mf_session *s, const mf_plan *p, const mf_command *c, mf_real *real, bool json, bool *rejected, mf_err *err)
 {
 	mf_row row = judge(s, p);
 	struct standing stand;
 	char better[MF_PLAN_TEXT_MAX] = "";
+	const mf_real_info *about = real ? mf_real_about(real) : NULL;
+	mf_real_verdict said = {0};
 	mf_shown shown;
 	cJSON *o, *list;
 	mf_status st = mf_show_row(s, &row, false, &shown, err);
 
+	if (st == MF_OK && real)
+		st = mf_ask_plan(real, s, p, row.rule, &said, err);
 	if (st < 0)
 		return st;
-	*rejected = row.rule != MF_RULE_NONE;
+	*rejected = row.rule != MF_RULE_NONE || denied(&said);
 	if (c) {
 		st = find_standing(
 			s, p, row.rule || !isfinite(row.throughput) ? 0 : (double)row.throughput, &stand, err);
@@ -155,11 +186,12 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 			mf_plan_format(&stand.better.plan, s->in.intern, better);
 	}
 	if (json) {
-		o = verdict_json(s, &row, &shown);
+		o = verdict_json(s, &row, &shown, about, &said);
 		if (c) {
 			list = cJSON_AddArrayToObject(o, "unread");
 			for (size_t i = 0; i < c->n_unread; i++)
 				cJSON_AddItemToArray(list, cJSON_CreateString(c->unread[i]));
+			cJSON_AddItemToObject(o, "differs", differences_json(s, p, c, err));
 			cJSON_AddNumberToObject(o, "rank", (double)stand.rank);
 			cJSON_AddNumberToObject(o, "buildable_plans", (double)stand.buildable);
 			mf_json_string(o, "better_plan", better);
@@ -169,10 +201,16 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 		return mf_json_print(o, true) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the verdict");
 	}
 	print_verdict(s, &row, &shown);
+	if (about)
+		mf_ask_print(about, &said);
 	if (!c)
 		return MF_OK;
 	for (size_t i = 0; i < c->n_unread; i++)
 		printf("  not read: %s\n", c->unread[i]);
+	list = differences_json(s, p, c, err);
+	for (const cJSON *d = list ? list->child : NULL; d; d = d->next)
+		printf("  differs: %s\n", d->valuestring);
+	cJSON_Delete(list);
 	if (!row.rule)
 		printf("  rank %zu of %zu buildable plans\n", stand.rank, stand.buildable);
 	if (stand.has_better)
@@ -182,14 +220,16 @@ static mf_status check_one(mf_session *s, const mf_plan *p, const mf_command *c,
 	return MF_OK;
 }
 
-/* The verdict under every version of the phase's toolchain, one line each. */
-static mf_status check_all(mf_session *s, const mf_plan *p, bool json, bool *rejected, mf_err *err)
+/* The verdict under every version of the phase's toolchain, one line each; `real` answers for its own version. */
+static mf_status check_all(mf_session *s, const mf_plan *p, mf_real *real, bool json, bool *rejected, mf_err *err)
 {
 	bool megatron = mf_toolchain_is_megatron(s->stack.toolchain);
+	const mf_real_info *about = real ? mf_real_about(real) : NULL;
 	cJSON *list = json ? cJSON_CreateArray() : NULL;
 
 	*rejected = false;
 	for (const mf_choice *c = mf_toolchain_choices; c->name; c++) {
+		mf_real_verdict said = {0};
 		mf_row row;
 		mf_shown shown;
 		mf_status st;
@@ -202,26 +242,54 @@ static mf_status check_all(mf_session *s, const mf_plan *p, bool json, bool *rej
 			return st;
 		}
 		row = judge(s, p);
-		if ((st = mf_show_row(s, &row, false, &shown, err)) < 0) {
+		st = mf_show_row(s, &row, false, &shown, err);
+		if (st == MF_OK && about && strcmp(about->version, strchr(c->name, '-') + 1) == 0)
+			st = mf_ask_plan(real, s, p, row.rule, &said, err);
+		if (st < 0) {
 			cJSON_Delete(list);
 			return st;
 		}
-		*rejected |= row.rule != MF_RULE_NONE;
+		*rejected |= row.rule != MF_RULE_NONE || denied(&said);
 		if (json)
-			cJSON_AddItemToArray(list, verdict_json(s, &row, &shown));
+			cJSON_AddItemToArray(list, verdict_json(s, &row, &shown, said.ran ? about : NULL, &said));
 		else if (row.rule)
 			printf("%-18s rejected   %s: %s\n", c->name, shown.refusal.rule, shown.refusal.reason);
 		else
 			printf("%-18s buildable\n", c->name);
+		if (!json && said.ran)
+			mf_ask_print(about, &said);
 	}
 	return !json || mf_json_print(list, true) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the verdicts");
 }
 
+/* Judges one plan, or the plan of command `c`, under one toolchain or all; with --real, by the installed one too. */
+static mf_status check(
+	mf_session *s, const mf_args *a, const mf_plan *p, const mf_command *c, bool *rejected, mf_err *err)
+{
+	bool json = a->value[OPT_JSON] != NULL;
+	bool all = a->value[OPT_TOOLCHAIN] && strcmp(a->value[OPT_TOOLCHAIN], "all") == 0;
+	mf_real *real = NULL;
+	mf_status st;
+
+	if (a->value[OPT_REAL] && (st = mf_ask_open(&real, s, a, err)) < 0)
+		return st;
+	st = all ? check_all(s, p, real, json, rejected, err) : check_one(s, p, c, real, json, rejected, err);
+	if (real)
+		mf_ask_close(real);
+	return st;
+}
+
 /* Takes over what a command says about model, workload, stack and world; options given beside it win. */
-static mf_status adopt(mf_session *s, const mf_args *a, const mf_command *c, mf_err *err)
+static mf_status adopt(mf_session *s, const mf_args *a, mf_command *c, mf_err *err)
 {
 	mf_model *m = &s->model;
+	mf_toolchain asked = s->stack.toolchain;
 
+	if (a->value[OPT_TOOLCHAIN] || a->value[OPT_STACK])
+		mf_command_toolchain(c, asked);
+	if (!c->has_model && !a->value[OPT_MODEL] && c->phase == MF_TRAIN)
+		return mf_fail(
+			err, MF_EINPUT, "the command gives no model shape (--num-layers ...): name one with --model");
 	if (c->has_model && !a->value[OPT_MODEL])
 		*m = c->model;
 	else if (!a->value[OPT_MODEL] && c->site.model_path[0] && mf_model_load(m, c->site.model_path, err) < 0)
@@ -274,7 +342,7 @@ static int check_command(const mf_args *a)
 		intern = NULL;
 		st = adopt(&s, a, &c, &err);
 		if (st == MF_OK)
-			st = check_one(&s, &c.plan, &c, a->value[OPT_JSON] != NULL, &rejected, &err);
+			st = check(&s, a, &c.plan, &c, &rejected, &err);
 		mf_session_close(&s);
 	}
 	mf_command_dispose(&c);
@@ -285,7 +353,7 @@ static int check_command(const mf_args *a)
 int mf_cmd_check(const mf_args *a)
 {
 	static mf_session s;
-	bool rejected = false, json = a->value[OPT_JSON] != NULL;
+	bool rejected = false;
 	mf_plan p;
 	mf_err err;
 	mf_status st;
@@ -300,9 +368,7 @@ int mf_cmd_check(const mf_args *a)
 		return mf_report(&err);
 	st = mf_plan_parse(&p, a->value[OPT_PLAN], s.workload.phase, s.in.intern, &err);
 	if (st == MF_OK)
-		st = a->value[OPT_TOOLCHAIN] && strcmp(a->value[OPT_TOOLCHAIN], "all") == 0
-			     ? check_all(&s, &p, json, &rejected, &err)
-			     : check_one(&s, &p, NULL, json, &rejected, &err);
+		st = check(&s, a, &p, NULL, &rejected, &err);
 	mf_session_close(&s);
 	return st < 0 ? mf_report(&err) : rejected ? 1 : 0;
 }

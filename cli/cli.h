@@ -6,6 +6,7 @@
 #ifndef MF_CLI_H
 #define MF_CLI_H
 
+#include "job.h"
 #include "search.h"
 
 /** X(id, "name", "VALUE" or NULL for a switch, completion word list or NULL, "help") */
@@ -31,6 +32,7 @@
 	X(OUTPUT_TOKENS, "output-tokens", "N", NULL, "serving output length, over the workload's") \
 	X(CONCURRENCY, "concurrency", "N", NULL, "serving requests in flight, over the workload's") \
 	X(MAX_VIOLATION, "max-violation", "X", NULL, "routing skew: most loaded expert over the mean, less 1") \
+	X(TIMELINE, "timeline", NULL, NULL, "simulate a training step and draw it") \
 	X(JSON, "json", NULL, NULL, "print one JSON object") \
 	X(EMIT, "emit", "jsonl", "jsonl", "print one JSON line a plan: verdict, environment, argv") \
 	X(FORCED, "forced", NULL, NULL, "write the command of a refused plan too") \
@@ -46,13 +48,22 @@
 	X(ASCII, "ascii", NULL, NULL, "draw with ASCII alone") \
 	X(COLOR, "color", "MODE", "auto never 8 16 256 true", "colours; NO_COLOR is respected") \
 	X(THEME, "theme", "NAME|PATH", "@themes", "colour theme") \
+	X(JOBS, "jobs", "FILE|PIPE", NULL, "news of jobs for the side pane, one JSON line each") \
+	X(NO_RESUME, "no-resume", NULL, NULL, "begin anew, and keep nothing of this session") \
 	X(MOUSE, "mouse", NULL, NULL, "take mouse events (Shift-drag then selects text)") \
 	X(MEASURED, "measured", "FILE.csv", NULL, "measured rows: columns as in tests/data/measured.csv") \
 	X(KIND, "kind", "KIND", "train serve memory kernel comm", "rows of this kind alone") \
 	X(MARKDOWN, "markdown", NULL, NULL, "print Markdown") \
 	X(ROWS, "rows", NULL, NULL, "print one CSV line a row: measured, predicted, what it was read as, why not") \
 	X(SVG, "svg", "FILE", NULL, "write a picture there: predicted against measured") \
+	X(FROM, "from", "DIR", NULL, "folder of measured tables: gemm_perf.csv, moe_perf.csv, nccl_perf.csv and so on") \
+	X(GPU, "gpu", "NAME", NULL, "built-in GPU whose datasheet the tables are read against (default: what they name)") \
+	X(CHECK_ONLY, "check", NULL, NULL, "judge the factory constants or an overlay against the tables, and fit nothing") \
 	X(QUICK, "quick", NULL, NULL, "fewer rounds") \
+	X(REAL, "real", NULL, NULL, "ask the installed toolchain itself about the command, on the CPU") \
+	X(REAL_N, "real", "N", NULL, "ask the installed toolchain itself about N plans, half of them refused ones") \
+	X(REAL_PYTHON, "real-python", "PATH", NULL, "interpreter or virtual environment that has the toolchain") \
+	X(REAL_PATH, "real-path", "FOLDER", NULL, "folder that holds the toolchain's package, or a checkout of it") \
 	X(HELP, "help", NULL, NULL, "show help")
 /* clang-format on */
 
@@ -136,6 +147,9 @@ typedef struct mf_shown {
 } mf_shown;
 mf_status mf_show_row(mf_session *s, const mf_row *row, bool hashes, mf_shown *out, mf_err *err);
 
+/** Draws a simulated step, or prints it as JSON. */
+mf_status mf_print_timeline(mf_session *s, const mf_plan *p, bool json, mf_err *err);
+
 int mf_cmd_tui(const mf_args *a);
 int mf_cmd_search(const mf_args *a);
 int mf_cmd_emit(const mf_args *a);
@@ -144,15 +158,35 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_calibrate(const mf_args *a);
 int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);
 int mf_cmd_version(const mf_args *a);
 int mf_cmd_completion(const mf_args *a);
 int mf_cmd_help(const mf_args *a);
 
-/* ---- JSON output ---------------------------------------------------------------------------------------------- */
+/* ---- the real toolchain ------------------------------------------------------------------------------------------ */
 
 struct cJSON;
+/** Starts the witness of --real for the session's toolchain; Ctrl-C then stops what waits for it. */
+mf_status mf_ask_open(mf_real **out, mf_session *s, const mf_args *a, mf_err *err);
+/** Ends the witness. After a Ctrl-C the program ends here, as by that signal. */
+void mf_ask_close(mf_real *r);
+/** Emits `p`, refused or not, and asks about the command; `ours` is our verdict on it. */
+mf_status mf_ask_plan(mf_real *r, mf_session *s, const mf_plan *p, mf_rule_id ours, mf_real_verdict *out, mf_err *err);
+/** Fills the object `real` of check --json. `about` may be NULL: nothing was started. */
+void mf_ask_json(struct cJSON *real, const mf_real_info *about, const mf_real_verdict *v);
+void mf_ask_print(const mf_real_info *about, const mf_real_verdict *v);
+/**
+ * Asks about `n` rows of a search: of a ranking the best buildable ones and, for the other half, refused ones of as many
+ * rules as there are; of a sample its first rows. Progress goes to a terminal on standard error. The result is printed,
+ * or put under "real" in `json` where that is given. `*wrong` is how many verdicts disagree.
+ */
+mf_status mf_ask_rows(mf_session *s, const mf_args *a, mf_search *found, bool sample, size_t n, struct cJSON *json,
+	size_t *wrong, mf_err *err);
+
+/* ---- JSON output ---------------------------------------------------------------------------------------------- */
+
 /** Adds a number, or null when it is NaN or infinite. */
 void mf_json_number(struct cJSON *object, const char *key, double value);
 /** Adds a string, or null for NULL or "". */

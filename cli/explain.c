@@ -19,6 +19,7 @@ static void print_json(const mf_session *s, const char *plan, const mf_explain *
 	mf_json_number(o, "tpot_ms", ex->time.tpot_ms);
 	mf_json_number(o, "hidden_fraction", ex->time.hidden_fraction);
 	mf_json_number(o, "bubble_fraction", ex->time.bubble_fraction);
+	cJSON_AddBoolToObject(o, "extrapolated", ex->time.extrapolated);
 	list = cJSON_AddArrayToObject(o, "terms");
 	for (size_t i = 0; i < ex->n_terms; i++) {
 		const mf_term *t = &ex->terms[i];
@@ -28,6 +29,7 @@ static void print_json(const mf_session *s, const char *plan, const mf_explain *
 		mf_json_number(item, "ms", t->ms);
 		cJSON_AddStringToObject(item, "formula", t->formula);
 		mf_json_string(item, "inputs", t->inputs);
+		cJSON_AddBoolToObject(item, "extrapolated", t->extrapolated);
 		consts = cJSON_AddArrayToObject(item, "constants");
 		for (size_t j = 0; j < t->n_consts; j++) {
 			mf_const_id id = t->consts[j];
@@ -35,8 +37,7 @@ static void print_json(const mf_session *s, const char *plan, const mf_explain *
 			c = cJSON_CreateObject();
 			cJSON_AddStringToObject(c, "name", mf_const_infos[id].name);
 			mf_json_number(c, "value", s->consts.v[id]);
-			cJSON_AddStringToObject(c, "source",
-				s->consts.from_overlay[id] ? s->consts.domain.source : mf_const_infos[id].source);
+			cJSON_AddStringToObject(c, "source", mf_const_source(&s->consts, id));
 			cJSON_AddBoolToObject(c, "extrapolated", t->extrapolated);
 			cJSON_AddItemToArray(consts, c);
 		}
@@ -80,8 +81,7 @@ static void print_text(const mf_session *s, const char *plan, const mf_explain *
 			mf_const_id id = t->consts[j];
 
 			printf("              %s = %g %s  (%s%s)\n", mf_const_infos[id].name, s->consts.v[id],
-				mf_const_infos[id].unit,
-				s->consts.from_overlay[id] ? s->consts.domain.source : mf_const_infos[id].source,
+				mf_const_infos[id].unit, mf_const_source(&s->consts, id),
 				t->extrapolated ? ", extrapolated" : "");
 		}
 	}
@@ -123,8 +123,9 @@ int mf_cmd_explain(const mf_args *a)
 		st = mf_fail(&err, MF_EINPUT, "explain needs --plan; moefs search lists plans");
 	if (st == MF_OK && (st = mf_session_open(&s, a, &err)) == MF_OK) {
 		if ((st = mf_plan_parse(&p, a->value[OPT_PLAN], s.workload.phase, s.in.intern, &err)) == MF_OK &&
-			(st = divides(&s, &p, &err)) == MF_OK &&
-			(st = mf_cost_explain(s.cost, &p, ex, &err)) == MF_OK) {
+			(st = divides(&s, &p, &err)) == MF_OK && a->value[OPT_TIMELINE]) {
+			st = mf_print_timeline(&s, &p, a->value[OPT_JSON] != NULL, &err);
+		} else if (st == MF_OK && (st = mf_cost_explain(s.cost, &p, ex, &err)) == MF_OK) {
 			mf_plan_format(&p, s.in.intern, text);
 			if (a->value[OPT_JSON])
 				print_json(&s, text, ex);

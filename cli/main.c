@@ -19,13 +19,17 @@ const mf_command_info mf_commands[] = {
 		"standard output it prints the ranked table and exits.",
 		"moefs --model qwen3-30b-a3b --cluster 8xh100",
 		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(THREADS) | OPT(TOP) | OPT(SCRIPT) | OPT(SIZE) | OPT(ASCII) |
-			OPT(COLOR) | OPT(THEME) | OPT(MOUSE),
+			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME) | OPT(JOBS),
 		mf_cmd_tui},
 	{"search", "", "rank every plan of a space",
-		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words.",
+		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words. "
+		"--real N asks "
+		"the installed toolchain about N plans, the best buildable ones and the best refused ones of every "
+		"rule, or N of "
+		"the --sample; exit 1 when a verdict disagrees.",
 		"moefs search --model deepseek-v2-lite --cluster 8xh800 --top 5",
 		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(TOP) | OPT(JSON) | OPT(EMIT) | OPT(FORCED) | OPT(SAMPLE) |
-			OPT(SEED) | OPT(PLANS) | OPT(THREADS),
+			OPT(SEED) | OPT(PLANS) | OPT(THREADS) | OPT(REAL_N) | OPT(REAL_PYTHON) | OPT(REAL_PATH),
 		mf_cmd_search},
 	{"emit", "", "write the command of a plan",
 		"A refused plan is not written (exit 1) unless --forced is given. With --out the provenance goes into "
@@ -37,12 +41,21 @@ const mf_command_info mf_commands[] = {
 		"Exit 0 when it can, 1 when it is refused. --argv FILE or -- COMMAND reads an existing launch command "
 		"back into a "
 		"plan, says what it could not read, and shows where the plan stands and the smallest change that would "
-		"be better.",
+		"be better. --real runs the installed toolchain's own argument, configuration and process-group code "
+		"on the "
+		"emitted command, without a GPU, and says whether it agrees; exit 1 when it refuses or does not, 3 "
+		"when it is "
+		"not installed.",
 		"moefs check --plan tp2/pp1/ep4/1f1b --cluster 8xh800 --ledger published",
-		INPUTS | OPT(PLAN) | OPT(ARGV) | OPT(JSON) | OPT(THREADS), mf_cmd_check},
-	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines", "",
-		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800", INPUTS | OPT(PLAN) | OPT(JSON),
-		mf_cmd_explain},
+		INPUTS | OPT(PLAN) | OPT(ARGV) | OPT(JSON) | OPT(THREADS) | OPT(REAL) | OPT(REAL_PYTHON) |
+			OPT(REAL_PATH),
+		mf_cmd_check},
+	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines",
+		"--timeline simulates a training step and draws it: the streams of a GPU over a few layers, and the "
+		"passes "
+		"of micro-batches on the pipeline.",
+		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800",
+		INPUTS | OPT(PLAN) | OPT(TIMELINE) | OPT(JSON), mf_cmd_explain},
 	{"model", "[NAME|PATH]", "list the built-in models, or show one: shape and parameters by group", "",
 		"moefs model deepseek-v3", OPT(JSON) | OPT(HELP), mf_cmd_model},
 	{"cluster", "[NAME|PATH|auto]", "list the built-in clusters, or show one", "", "moefs cluster 8xh800",
@@ -50,6 +63,14 @@ const mf_command_info mf_commands[] = {
 	{"boundaries", "", "list the boundaries and rules, with the number of plans each removes from a search", "",
 		"moefs boundaries --model deepseek-v2-lite --cluster 8xh800",
 		INPUTS | OPT(SPACE) | OPT(JSON) | OPT(THREADS), mf_cmd_boundaries},
+	{"calibrate", "", "fit the curves of the model to tables of measured operations, as an overlay",
+		"Reads every table of a folder that it knows, fits each curve's constants by robust regression on four "
+		"shapes in five and judges them on the fifth. A table that does not follow its curve is written as "
+		"unsupported. Without --out nothing is written. Exit 1 when no curve follows its form.",
+		"moefs calibrate --from tests/data/tables",
+		OPT(FROM) | OPT(OUT) | OPT(GPU) | OPT(CLUSTER) | OPT(CHECK_ONLY) | OPT(OVERLAY) | OPT(THREADS) |
+			OPT(JSON) | OPT(HELP),
+		mf_cmd_calibrate},
 	{"score", "", "hold predictions against measured rows: coverage, error, rank order, regret",
 		"Nothing is fitted. Every row of the CSV is read as a plan and its inputs and predicted by the "
 		"evaluator that "

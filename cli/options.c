@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "tui.h"
 
 const mf_opt mf_opts[OPT_COUNT] = {
 #define X(id, name, value, words, help) {name, value, words, help},
@@ -285,6 +286,32 @@ static void print_roff(const char *text)
 	}
 }
 
+static void print_roff_item(const char *head, const char *text)
+{
+	printf(".TP\n.B ");
+	print_roff(head);
+	putchar('\n');
+	print_roff(text);
+	putchar('\n');
+}
+
+/* What the terminal program can do: the same table its help, its ':' line and its completion read. */
+static void print_man_keys(void)
+{
+	const char *group = "";
+
+	printf(".SH KEYS\n");
+	for (const mf_tui_key *k = mf_tui_keys; k->name; k++) {
+		char head[160];
+
+		if (strcmp(group, k->group) != 0)
+			printf(".SS %s\n", group = k->group);
+		snprintf(head, sizeof head, "%s%s:%s%s%s", k->keys, k->keys[0] ? ", " : "", k->name,
+			k->argument[0] ? " " : "", k->argument);
+		print_roff_item(head, k->help);
+	}
+}
+
 static void print_man(void)
 {
 	const mf_command_info *c;
@@ -321,15 +348,7 @@ static void print_man(void)
 		print_roff(mf_opts[i].help);
 		printf(".\n");
 	}
-}
-
-static void print_roff_item(const char *head, const char *text)
-{
-	printf(".TP\n.B ");
-	print_roff(head);
-	putchar('\n');
-	print_roff(text);
-	putchar('\n');
+	print_man_keys();
 }
 
 /* moefs-plan(7): the dimensions of a plan with their words. */

@@ -127,6 +127,8 @@ static void print_json(const mf_scorecard *c)
 	cJSON_AddStringToObject(root, "measured", c->table->name);
 	add_kinds(root, "kinds", c, false);
 	add_kinds(root, "outside", c, true);
+	if (c->in_sample.rows)
+		add_stats(cJSON_AddObjectToObject(root, "train_in_sample"), &c->in_sample, false);
 	add_sets(root, c);
 	mf_json_print(root, true);
 }
@@ -249,6 +251,8 @@ static void print_kinds(const mf_scorecard *c, bool markdown)
 		if (!c->asked[k])
 			continue;
 		error_line(&t, kind_name((mf_row_kind)k), &c->kinds[k]);
+		if (k == MF_ROW_TRAIN && c->in_sample.rows)
+			error_line(&t, "train, in sample: fitted on these too", &c->in_sample);
 		part_lines(&t, c, (mf_row_kind)k, false, error_line);
 		if (!c->outside[k].rows)
 			continue;

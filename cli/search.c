@@ -107,7 +107,15 @@ static cJSON *counts_json(mf_session *s, const mf_search *found)
 	return o;
 }
 
-static mf_status print_json(mf_session *s, mf_search *found, size_t n, mf_err *err)
+/* What --real asks about beside printing: 0 plans for nothing. */
+struct asking {
+	const mf_args *args;
+	size_t plans;
+	bool sample;
+	size_t wrong; /* verdicts that the toolchain does not share */
+};
+
+static mf_status print_json(mf_session *s, mf_search *found, size_t n, struct asking *ask, mf_err *err)
 {
 	cJSON *o = cJSON_CreateObject(), *timing, *plans;
 	const mf_search_timing *t = &found->timing;
@@ -143,6 +151,14 @@ static mf_status print_json(mf_session *s, mf_search *found, size_t n, mf_err *e
 			return st;
 		}
 		cJSON_AddItemToArray(plans, row_json(s, row, &shown, i + 1));
+	}
+	if (ask->plans) {
+		mf_status st = mf_ask_rows(s, ask->args, found, ask->sample, ask->plans, o, &ask->wrong, err);
+
+		if (st < 0) {
+			cJSON_Delete(o);
+			return st;
+		}
 	}
 	return mf_json_print(o, true) ? MF_OK : mf_fail(err, MF_ENOMEM, "cannot print the result");
 }
@@ -262,7 +278,8 @@ int mf_cmd_search(const mf_args *a)
 	static mf_session s;
 	mf_search_opts opts;
 	mf_search *found = NULL;
-	uint64_t top, sample, seed;
+	struct asking ask = {.args = a};
+	uint64_t top, sample, seed, real;
 	int jsonl;
 	mf_err err;
 	mf_status st;
@@ -271,6 +288,7 @@ int mf_cmd_search(const mf_args *a)
 	if ((st = mf_args_u64(a, OPT_TOP, 0, UINT32_MAX, DEFAULT_TOP, &top, &err)) < 0 ||
 		(st = mf_args_u64(a, OPT_SAMPLE, 1, 10000000, 0, &sample, &err)) < 0 ||
 		(st = mf_args_u64(a, OPT_SEED, 0, UINT64_MAX, 1, &seed, &err)) < 0 ||
+		(st = mf_args_u64(a, OPT_REAL_N, 1, 1000000, 0, &real, &err)) < 0 ||
 		(st = mf_args_choice(a, OPT_EMIT, emit_choices, 0, &jsonl, &err)) < 0 ||
 		(st = mf_session_open(&s, a, &err)) < 0)
 		return mf_report(&err);
@@ -281,6 +299,14 @@ int mf_cmd_search(const mf_args *a)
 		mf_session_close(&s);
 		return st < 0 ? mf_report(&err) : 0;
 	}
+	if (real && (jsonl || !s.constraint)) {
+		mf_fail(&err, MF_EINPUT, "--real goes with %s",
+			jsonl ? "the table or --json, not with --emit" : "--constraint on: it compares verdicts");
+		mf_session_close(&s);
+		return mf_report(&err);
+	}
+	ask.plans = (size_t)real;
+	ask.sample = sample != 0;
 	if (s.cluster_assumed && !a->value[OPT_JSON] && !jsonl)
 		fprintf(stderr, "moefs: no GPU here: showing %s (--cluster chooses)\n", s.cluster.name);
 	opts = mf_session_search_opts(&s);
@@ -293,12 +319,14 @@ int mf_cmd_search(const mf_args *a)
 				st = print_line(&s, &found->rows[sample ? i : found->order[i]],
 					a->value[OPT_FORCED] != NULL, &err);
 		} else if (a->value[OPT_JSON]) {
-			st = print_json(&s, found, n, &err);
+			st = print_json(&s, found, n, &ask, &err);
 		} else {
 			print_table(&s, found, n);
+			if (ask.plans)
+				st = mf_ask_rows(&s, a, found, ask.sample, ask.plans, NULL, &ask.wrong, &err);
 		}
 	}
 	mf_search_free(found);
 	mf_session_close(&s);
-	return st < 0 ? mf_report(&err) : 0;
+	return st < 0 ? mf_report(&err) : ask.wrong ? 1 : 0;
 }

@@ -29,6 +29,8 @@ int mf_cmd_tui(const mf_args *a)
 {
 	static mf_session s;
 	mf_tui_opts o = MF_TUI_OPTS_INIT;
+	mf_job_file *jobs = NULL;
+	mf_job_source source = {NULL, NULL, NULL};
 	int color;
 	mf_err err;
 	mf_status st;
@@ -44,11 +46,19 @@ int mf_cmd_tui(const mf_args *a)
 	o.search = mf_session_search_opts(&s);
 	o.load_cluster = load_cluster;
 	o.ascii = a->value[OPT_ASCII] != NULL;
+	o.resume = a->value[OPT_NO_RESUME] == NULL;
 	o.mouse = a->value[OPT_MOUSE] != NULL;
 	o.color = (mf_color_mode)color;
 	o.theme = a->value[OPT_THEME];
 	o.script = a->value[OPT_SCRIPT];
-	st = mf_tui_run(&o, &err);
+	if (a->value[OPT_JOBS]) {
+		st = mf_job_file_open(&jobs, a->value[OPT_JOBS], &s.in, &err);
+		source = jobs ? mf_job_file_source(jobs) : source;
+		o.jobs = jobs ? &source : NULL;
+	}
+	if (st == MF_OK)
+		st = mf_tui_run(&o, &err);
+	mf_job_file_close(jobs);
 	mf_session_close(&s);
 	return st < 0 ? mf_report(&err) : 0;
 }

@@ -40,7 +40,7 @@ function(moefs_program name folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
   add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/${folder})
-  target_link_libraries(${name} PRIVATE mf_tui mf_job mf_gpu mf_record mf_score mf_search)
+  target_link_libraries(${name} PRIVATE mf_tui mf_job mf_gpu mf_record mf_score mf_fit mf_search)
   moefs_settings(${name})
 endfunction()
 
@@ -55,4 +55,15 @@ function(moefs_embed_configs target)
   if(NOT type STREQUAL "INTERFACE_LIBRARY")
     target_sources(${target} PRIVATE ${out})
   endif()
+endfunction()
+
+# Compiles job/witness/*.py into the target as mf_witness_files[] (see job/real.c).
+function(moefs_embed_witness target)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/job/witness/*.py)
+  set(out ${CMAKE_BINARY_DIR}/embedded_witness.c)
+  add_custom_command(OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/job/witness -DOUT=${out}
+      -P ${CMAKE_SOURCE_DIR}/cmake/embed_witness.cmake
+    DEPENDS ${files} ${CMAKE_SOURCE_DIR}/cmake/embed_witness.cmake)
+  target_sources(${target} PRIVATE ${out})
 endfunction()

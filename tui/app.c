@@ -83,6 +83,7 @@ mf_status mf_app_init(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 	a->best = MF_NO_ROW;
 	a->budget_bytes = NAN;
 	a->page = 1;
+	mf_keymap_default(&a->keymap);
 	a->tab = MF_TAB_OVERVIEW;
 	a->detail.explain = malloc(sizeof(*a->detail.explain));
 	if (!a->detail.explain)
@@ -106,6 +107,10 @@ void mf_app_dispose(mf_app *a)
 	free(a->detail.explain);
 	free(a->past);
 	mf_before_dispose(&a->before);
+	mf_plot_dispose(&a->plot);
+	mf_side_dispose(&a->side);
+	mf_timeline_dispose(&a->detail.timeline);
 	mf_buf_dispose(&a->detail.argv);
+	mf_buf_dispose(&a->detail.plain_argv);
 	memset(a, 0, sizeof(*a));
 }

@@ -21,12 +21,15 @@ static const char *const glyphs[MF_G_COUNT][2] = {
 	[MF_G_BAR2] = {"▓", "="},
 	[MF_G_BAR3] = {"▒", "+"},
 	[MF_G_BAR4] = {"░", ":"},
+	[MF_G_BAR5] = {"▚", "%"},
 	[MF_G_EMPTY] = {"·", "."},
 	[MF_G_OVER] = {"!", "!"},
 	[MF_G_CORNER_TL] = {"┌", "+"},
 	[MF_G_CORNER_TR] = {"┐", "+"},
 	[MF_G_CORNER_BL] = {"└", "+"},
 	[MF_G_CORNER_BR] = {"┘", "+"},
+	[MF_G_POINT] = {"●", "o"},
+	[MF_G_HERE] = {"◆", "@"},
 };
 
 const char *mf_glyph_text(mf_glyph g, bool ascii)

@@ -9,6 +9,7 @@ const mf_choice mf_tab_choices[] = {
 	{MF_TAB_OVERVIEW, "overview", "the plan in figures"},
 	{MF_TAB_MEMORY, "memory", "the ledger of the worst stage, line by line"},
 	{MF_TAB_TIME, "time", "the step, term by term"},
+	{MF_TAB_TIMELINE, "timeline", "the simulated step in time"},
 	{MF_TAB_WHY, "why", "why it was refused, and the nearest plan that is not"},
 	{MF_TAB_ARGV, "argv", "the command"},
 	{0, NULL, NULL},
@@ -57,32 +58,57 @@ mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *o
 	return st;
 }
 
-static void make_argv(mf_app *a)
+/* The command of a plan, one argument a line with its values; nothing when the toolchain has no words. */
+static void write_argv(mf_app *a, const mf_plan *p, mf_buf *out, char sha[65])
 {
-	mf_detail *d = &a->detail;
 	mf_argv argv;
 	mf_err err;
 
-	d->argv_valid = true;
-	mf_buf_clear(&d->argv);
-	d->argv_sha256[0] = 0;
-	if (mf_plan_sha256(&d->plan, &a->in, d->plan_sha256) < 0)
-		d->plan_sha256[0] = 0;
-	if (mf_detail_command(a, &d->plan, true, &argv, &err) < 0)
+	if (mf_detail_command(a, p, true, &argv, &err) < 0)
 		return;
 	for (size_t i = 0; i < argv.n_env; i++)
-		mf_buf_printf(&d->argv, "%s\n", argv.env[i]);
+		mf_buf_printf(out, "%s\n", argv.env[i]);
 	for (size_t i = 0; i < argv.n; i++) {
 		/* A flag begins a line; its values stay on it. */
 		bool flag = argv.args[i][0] == '-' && argv.args[i][1] == '-';
 		if (i > 0)
-			mf_buf_putc(&d->argv, flag ? '\n' : ' ');
-		mf_buf_shell_quote(&d->argv, argv.args[i]);
+			mf_buf_putc(out, flag ? '\n' : ' ');
+		mf_buf_shell_quote(out, argv.args[i]);
 	}
-	mf_buf_putc(&d->argv, '\n');
-	if (mf_argv_sha256(&argv, d->argv_sha256) < 0)
-		d->argv_sha256[0] = 0;
+	mf_buf_putc(out, '\n');
+	if (sha && mf_argv_sha256(&argv, sha) < 0)
+		sha[0] = 0;
 	mf_argv_dispose(&argv);
+}
+
+/* Whether `text` has this line. */
+static bool has_line(const mf_buf *text, const char *line, size_t len)
+{
+	for (const char *s = mf_buf_text(text); *s; s += *s == '\n') {
+		size_t n = strcspn(s, "\n");
+		if (n == len && memcmp(s, line, len) == 0)
+			return true;
+		s += n;
+	}
+	return false;
+}
+
+static void make_argv(mf_app *a)
+{
+	mf_detail *d = &a->detail;
+
+	d->argv_valid = true;
+	if (!d->plain_valid) {
+		mf_plan plain = mf_plan_default(a->phase);
+		mf_buf_clear(&d->plain_argv);
+		d->plain_valid = true;
+		write_argv(a, &plain, &d->plain_argv, NULL);
+	}
+	mf_buf_clear(&d->argv);
+	d->argv_sha256[0] = 0;
+	if (mf_plan_sha256(&d->plan, &a->in, d->plan_sha256) < 0)
+		d->plan_sha256[0] = 0;
+	write_argv(a, &d->plan, &d->argv, d->argv_sha256);
 }
 
 /* The buildable plan that differs in the fewest dimensions; among equals the one that ranks first. */
@@ -127,7 +153,9 @@ void mf_detail_refresh(mf_app *a)
 		d->valid = true;
 		d->generation = a->generation;
 		d->plan = row->plan;
-		d->argv_valid = d->neighbour_valid = false;
+		d->argv_valid = d->neighbour_valid = d->timeline_valid = false;
+		d->plain_valid &= d->plain_generation == a->generation;
+		d->plain_generation = a->generation;
 		d->status = mf_cost_explain(a->eval.cost, &row->plan, d->explain, &d->err);
 		if (mf_realize_explain(&r, &row->plan, &d->refusal) < 0)
 			memset(&d->refusal, 0, sizeof(d->refusal));
@@ -136,6 +164,19 @@ void mf_detail_refresh(mf_app *a)
 	}
 	if (a->detail_open && a->tab == MF_TAB_ARGV && !d->argv_valid)
 		make_argv(a);
+	if (a->detail_open && a->tab == MF_TAB_TIMELINE && !d->timeline_valid) {
+		mf_timeline_dispose(&d->timeline);
+		memset(&d->timeline, 0, sizeof(d->timeline));
+		d->timeline_status = mf_cost_timeline(a->eval.cost, &d->plan, &d->timeline, &d->timeline_err);
+		d->timeline_valid = true;
+	}
+}
+
+uint32_t mf_detail_neighbour(mf_app *a)
+{
+	if (a->detail.valid && !a->detail.neighbour_valid)
+		find_neighbour(a);
+	return a->detail.valid ? a->detail.neighbour : MF_NO_ROW;
 }
 
 bool mf_detail_idle(mf_app *a)
@@ -321,17 +362,35 @@ static int by_bytes(const void *x, const void *y)
 	return a < b ? 1 : a > b ? -1 : 0;
 }
 
+/* What the lines of the ledger belong to, by how their names begin; the last group takes the rest. */
+static const struct {
+	const char *name, *prefixes[5];
+	unsigned phases;
+	mf_glyph glyph;
+	mf_role role;
+} memory_groups[] = {
+	{"weights", {"weights"}, 3, MF_G_BAR1, MF_ROLE_BAR1},
+	{"gradients", {"grads"}, 1u << MF_TRAIN, MF_G_BAR2, MF_ROLE_BAR2},
+	{"KV cache", {"kv"}, 1u << MF_SERVE, MF_G_BAR2, MF_ROLE_BAR2},
+	{"optimizer", {"master", "moments", "optimizer"}, 1u << MF_TRAIN, MF_G_BAR3, MF_ROLE_BAR3},
+	{"activations", {"act", "logits", "temp"}, 3, MF_G_BAR4, MF_ROLE_BAR4},
+	{"other", {""}, 3, MF_G_BAR5, MF_ROLE_ACCENT},
+};
+
+static size_t memory_group(const char *line)
+{
+	for (size_t g = 0; g < MF_COUNT(memory_groups); g++)
+		for (const char *const *prefix = memory_groups[g].prefixes; *prefix; prefix++)
+			if (strncmp(line, *prefix, strlen(*prefix)) == 0)
+				return g;
+	return MF_COUNT(memory_groups) - 1;
+}
+
 static void memory(struct pen *p)
 {
 	const mf_detail *d = &p->a->detail;
 	const mf_explain *e = d->explain;
-	static const struct {
-		const char *prefix, *name;
-		mf_glyph glyph;
-		mf_role role;
-	} group[] = {{"weights", "weights", MF_G_BAR1, MF_ROLE_BAR1}, {"grad", "gradients", MF_G_BAR2, MF_ROLE_BAR2},
-		{"opt", "optimizer", MF_G_BAR3, MF_ROLE_BAR3}, {"", "other", MF_G_BAR4, MF_ROLE_BAR4}};
-	double sum[MF_COUNT(group)] = {0};
+	double sum[MF_COUNT(memory_groups)] = {0};
 	char text[160];
 
 	if (d->status < 0) {
@@ -340,10 +399,7 @@ static void memory(struct pen *p)
 	}
 	const mf_memory_line *line[MF_MAX_LINES];
 	for (size_t i = 0; i < e->n_lines; i++) {
-		size_t g = 0;
-		while (strncmp(e->lines[i].name, group[g].prefix, strlen(group[g].prefix)) != 0)
-			g++;
-		sum[g] += e->lines[i].bytes;
+		sum[memory_group(e->lines[i].name)] += e->lines[i].bytes;
 		line[i] = &e->lines[i];
 	}
 	qsort(line, e->n_lines, sizeof(*line), by_bytes);
@@ -357,13 +413,13 @@ static void memory(struct pen *p)
 	p->line++;
 	int width = p->r.w, y = pen_y(p), x = 0;
 	double at = 0;
-	for (size_t g = 0; g < MF_COUNT(group) && scale > 0; g++) {
+	for (size_t g = 0; g < MF_COUNT(memory_groups) && scale > 0; g++) {
 		at += sum[g];
 		int end = (int)lround(at / scale * width);
 		for (; x < end; x++)
 			if (y >= 0)
-				mf_cells_text(p->s, p->r.x + x, y, 1, group[g].role,
-					mf_glyph_text(group[g].glyph, p->s->ascii));
+				mf_cells_text(p->s, p->r.x + x, y, 1, memory_groups[g].role,
+					mf_glyph_text(memory_groups[g].glyph, p->s->ascii));
 	}
 	for (; x < width; x++)
 		if (y >= 0)
@@ -373,10 +429,12 @@ static void memory(struct pen *p)
 			mf_glyph_text(MF_G_OVER, p->s->ascii));
 	p->line++;
 	x = 0;
-	for (size_t g = 0; g < MF_COUNT(group); g++) {
-		snprintf(text, sizeof(text), "%s %s %.1f  ", mf_glyph_text(group[g].glyph, p->s->ascii), group[g].name,
-			sum[g] / MF_GB);
-		put(p, x, group[g].role, text);
+	for (size_t g = 0; g < MF_COUNT(memory_groups); g++) {
+		if (!(memory_groups[g].phases & 1u << p->a->phase))
+			continue;
+		snprintf(text, sizeof(text), "%s %s %.1f  ", mf_glyph_text(memory_groups[g].glyph, p->s->ascii),
+			memory_groups[g].name, sum[g] / MF_GB);
+		put(p, x, memory_groups[g].role, text);
 		x += mf_text_width(text, p->s->ascii);
 	}
 	p->line += 2;
@@ -448,6 +506,146 @@ static void time_tab(struct pen *p)
 			}
 		}
 	}
+}
+
+/* ---- the timeline ---- */
+
+#define LANE_NAME 10
+
+/* The time that is shown: all of it, or the part the user went into. */
+struct span {
+	double from_ms, to_ms;
+	int width;
+};
+
+/* Paints a bar over a row of signs, each the column's last; a bar shorter than a column still shows. */
+static void paint(char *row, uint8_t *roles, const struct span *t, const mf_bar *b, char mark, mf_role role)
+{
+	double scale = t->width / (t->to_ms - t->from_ms);
+	int from = (int)floor((b->start_ms - t->from_ms) * scale), to = (int)ceil((b->end_ms - t->from_ms) * scale);
+
+	if (b->end_ms <= t->from_ms || b->start_ms >= t->to_ms)
+		return;
+	from = from < 0 ? 0 : from;
+	to = to > t->width ? t->width : to <= from ? from + 1 : to;
+	for (int i = from; i < to && i < t->width; i++) {
+		row[i] = mark;
+		roles[i] = (uint8_t)role;
+	}
+}
+
+static void put_bars(struct pen *p, const char *name, const char *row, const uint8_t *roles, int width)
+{
+	int y = pen_y(p);
+
+	put(p, 0, MF_ROLE_DIM, name);
+	for (int i = 0; i < width && y >= 0; i++)
+		mf_cells_text(p->s, p->r.x + LANE_NAME + i, y, 1, (mf_role)roles[i], (char[2]){row[i], 0});
+	p->line++;
+}
+
+static mf_role role_of(const mf_bar *b, bool of_layers)
+{
+	if (!of_layers)
+		return b->micro_batch < 0 ? MF_ROLE_BAR4 : b->backward ? MF_ROLE_BAR2 : MF_ROLE_BAR1;
+	switch (b->label[0]) {
+	case 'e': return MF_ROLE_BAR2;
+	case 'd': return MF_ROLE_BAR3;
+	case 'c': return MF_ROLE_BAR4;
+	case 's': return MF_ROLE_ACCENT;
+	default: return MF_ROLE_BAR1;
+	}
+}
+
+static void layers_rows(struct pen *p, const mf_timeline *t, int width)
+{
+	struct span all = {0, t->layers_ms, width};
+	char text[96], row[1024];
+	uint8_t roles[1024];
+
+	snprintf(text, sizeof(text), "layers of one GPU in the steady state, %.3f ms", t->layers_ms);
+	put(p, 0, MF_ROLE_TITLE, text);
+	p->line++;
+	for (int lane = 0; lane < MF_LANE_COUNT && t->layers_ms > 0; lane++) {
+		bool used = false;
+		memset(row, '.', sizeof(row));
+		memset(roles, MF_ROLE_DIM, sizeof(roles));
+		for (size_t i = 0; i < t->n_layers; i++) {
+			const mf_bar *b = &t->layers[i];
+			if (b->lane != lane)
+				continue;
+			used = true;
+			paint(row, roles, &all, b, mf_bar_mark(b, true), role_of(b, true));
+		}
+		if (used)
+			put_bars(p, mf_choice_name(mf_lane_choices, lane), row, roles, width);
+	}
+	put_wrapped(
+		p, 0, MF_ROLE_DIM, "A attention  S shared experts  D dispatch  E experts  C combine; small: backward");
+}
+
+static void step_rows(struct pen *p, const mf_timeline *t, int width)
+{
+	double share = 1.0 / (1 << p->a->zoom);
+	struct span part = {t->shown_ms * p->a->zoom_from, t->shown_ms * (p->a->zoom_from + share), width};
+	char text[160], row[1024];
+	uint8_t roles[1024];
+	int ranks = 0;
+
+	for (size_t i = 0; i < t->n_step; i++)
+		ranks = t->step[i].micro_batch >= 0 && t->step[i].stage >= ranks ? t->step[i].stage + 1 : ranks;
+	snprintf(text, sizeof(text), "step, %.1f to %.1f ms of %.1f", part.from_ms, part.to_ms, t->sum.step_ms);
+	put(p, 0, MF_ROLE_TITLE, text);
+	p->line++;
+	if (t->skipped) {
+		snprintf(text, sizeof(text), "%u micro-batches more take %.1f ms and repeat the steady state",
+			t->skipped, t->skipped_ms);
+		put(p, 0, MF_ROLE_DIM, text);
+		p->line++;
+	}
+	/* The last row is what belongs to the step as a whole. */
+	for (int rank = 0; rank <= ranks && part.to_ms > part.from_ms; rank++) {
+		bool used = rank < ranks;
+		memset(row, '.', sizeof(row));
+		memset(roles, MF_ROLE_DIM, sizeof(roles));
+		for (size_t i = 0; i < t->n_step; i++) {
+			const mf_bar *b = &t->step[i];
+			if (rank < ranks ? b->micro_batch < 0 || b->stage != rank : b->micro_batch >= 0)
+				continue;
+			used = true;
+			paint(row, roles, &part, b, mf_bar_mark(b, false), role_of(b, false));
+		}
+		snprintf(text, sizeof(text), rank < ranks ? "rank %d" : "ends", rank);
+		if (used)
+			put_bars(p, text, row, roles, width);
+	}
+	put_wrapped(
+		p, 0, MF_ROLE_DIM, "digits: forward of a micro-batch, letters: backward; + - zoom, Left Right move");
+}
+
+static void timeline(struct pen *p)
+{
+	const mf_detail *d = &p->a->detail;
+	const mf_timeline *t = &d->timeline;
+	char text[160], hidden[16];
+	int width = p->r.w - LANE_NAME;
+
+	if (!d->timeline_valid)
+		return;
+	if (d->timeline_status < 0) {
+		put_wrapped(p, 0, MF_ROLE_DIM, d->timeline_err.msg);
+		return;
+	}
+	width = width > 1024 ? 1024 : width < 1 ? 1 : width;
+	mf_format_number(hidden, sizeof(hidden), 100 * t->sum.hidden_fraction, 0);
+	snprintf(text, sizeof(text),
+		"simulated %.0f tokens/s/GPU, step %.1f ms, bubble %.1f%%, %s%% of communication hidden",
+		t->sum.throughput, t->sum.step_ms, 100 * t->sum.bubble_fraction, hidden);
+	put_wrapped(p, 0, MF_ROLE_TEXT, text);
+	p->line++;
+	layers_rows(p, t, width);
+	p->line++;
+	step_rows(p, t, width);
 }
 
 static const char *boundary_title(const char *id)
@@ -526,12 +724,18 @@ static void argv_tab(struct pen *p)
 	}
 	if (d->refusal.rule && d->refusal.rule[0])
 		put_wrapped(p, 0, MF_ROLE_REASON, "Refused; this is what would have been written:");
+	put(p, 0, MF_ROLE_DIM, "+ marks what the plan of all defaults would not write");
+	p->line++;
 	const char *s = mf_buf_text(&d->argv);
 	while (*s) {
 		size_t len = strcspn(s, "\n");
 		char line[1024];
 		snprintf(line, sizeof(line), "%.*s", (int)(len < 1023 ? len : 1023), s);
-		put_wrapped(p, line[0] == '-' ? 2 : 0, MF_ROLE_TEXT, line);
+		/* What this plan writes and the plan of all defaults does not is what makes it this plan. */
+		bool own = !has_line(&d->plain_argv, s, len);
+		if (own)
+			put(p, 0, MF_ROLE_ACCENT, "+");
+		put_wrapped(p, line[0] == '-' ? 2 : own ? 1 : 0, own ? MF_ROLE_ACCENT : MF_ROLE_TEXT, line);
 		s += len + (s[len] == '\n');
 	}
 	p->line++;
@@ -553,6 +757,7 @@ int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
 	case MF_TAB_OVERVIEW: overview(&p); break;
 	case MF_TAB_MEMORY: memory(&p); break;
 	case MF_TAB_TIME: time_tab(&p); break;
+	case MF_TAB_TIMELINE: timeline(&p); break;
 	case MF_TAB_WHY: why(&p); break;
 	case MF_TAB_ARGV: argv_tab(&p); break;
 	case MF_TAB_COUNT: break;

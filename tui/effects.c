@@ -135,8 +135,16 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 			fx &= ~(unsigned)MF_FX_THEME;
 		} else {
 			a->look = look;
+			a->theme_chosen = true;
 			snprintf(a->theme, sizeof(a->theme), "%.255s", a->wanted);
 		}
+	}
+	if (fx & MF_FX_SAVE_FILTER) {
+		if (mf_store_save_filter(a, a->wanted, &err) < 0)
+			mf_app_say(a, true, "not kept: %s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+		else
+			mf_app_say(a, false, "kept: /@%s brings it back", a->wanted);
+		fx &= ~(unsigned)MF_FX_SAVE_FILTER;
 	}
 	if (fx & MF_FX_OVERLAY) {
 		fx &= ~(unsigned)MF_FX_OVERLAY;

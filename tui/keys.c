@@ -33,7 +33,18 @@ static const struct {
 	{"Esc", MF_KEY_ESC},
 	{"Space", ' '},
 	{"BS", MF_KEY_BACKSPACE},
-	{"F1", MF_KEY_F1},
+	{"F1", MF_KEY_F1 + 0},
+	{"F2", MF_KEY_F1 + 1},
+	{"F3", MF_KEY_F1 + 2},
+	{"F4", MF_KEY_F1 + 3},
+	{"F5", MF_KEY_F1 + 4},
+	{"F6", MF_KEY_F1 + 5},
+	{"F7", MF_KEY_F1 + 6},
+	{"F8", MF_KEY_F1 + 7},
+	{"F9", MF_KEY_F1 + 8},
+	{"F10", MF_KEY_F1 + 9},
+	{"F11", MF_KEY_F1 + 10},
+	{"F12", MF_KEY_F1 + 11},
 	{"lt", '<'},
 };
 
@@ -70,18 +81,107 @@ void mf_key_name(mf_key k, char out[16])
 	out[mf_utf8_encode(k, out)] = 0;
 }
 
-mf_action mf_key_action(mf_key k)
+static void bind(mf_keymap *m, mf_key key, mf_action action)
 {
+	for (int i = 0; i < m->n; i++) {
+		if (m->binding[i].key == key) {
+			m->binding[i].action = (uint8_t)action;
+			return;
+		}
+	}
+	if (m->n < MF_MAX_BINDINGS) {
+		m->binding[m->n].key = key;
+		m->binding[m->n++].action = (uint8_t)action;
+	}
+}
+
+static void unbind(mf_keymap *m, mf_action action)
+{
+	int n = 0;
+	for (int i = 0; i < m->n; i++)
+		if (m->binding[i].action != action)
+			m->binding[n++] = m->binding[i];
+	m->n = n;
+}
+
+void mf_keymap_default(mf_keymap *m)
+{
+	m->n = 0;
 	for (const mf_tui_key *t = mf_tui_keys; t->name; t++) {
 		for (const char *s = t->keys; *s;) {
 			size_t len = strcspn(s, " ");
-			if (mf_key_parse(s, len) == k)
-				return (mf_action)t->action;
+			bind(m, mf_key_parse(s, len), (mf_action)t->action);
 			s += len;
 			s += strspn(s, " ");
 		}
 	}
+}
+
+static mf_status bind_node(
+	mf_keymap *m, const mf_doc *doc, const mf_node *n, const char *field, mf_action action, mf_err *err)
+{
+	mf_key key = n->kind == MF_LIST || n->kind == MF_MAP ? MF_KEY_NONE : mf_key_parse(n->text, strlen(n->text));
+
+	if (key == MF_KEY_NONE)
+		return mf_fail_at(err, MF_EINPUT, doc->name, n->line, field,
+			"no key is named '%.40s'; expected a character, C-x, or a name such as PgDn, F1, Space",
+			n->text);
+	bind(m, key, action);
+	return MF_OK;
+}
+
+mf_status mf_keymap_apply(mf_keymap *m, const mf_doc *doc, mf_err *err)
+{
+	mf_status st = MF_OK;
+
+	if (doc->root->kind != MF_MAP)
+		return mf_fail_at(
+			err, MF_EINPUT, doc->name, doc->root->line, NULL, "expected lines such as quit: [q, F10]");
+	for (const mf_node *n = doc->root->first; n && st == MF_OK; n = n->next) {
+		const char *known[MF_ACT_COUNT];
+		size_t k = 0;
+		mf_action action = MF_ACT_NONE;
+		for (const mf_tui_key *t = mf_tui_keys; t->name; t++) {
+			known[k++] = t->name;
+			if (strcmp(t->name, n->key) == 0)
+				action = (mf_action)t->action;
+		}
+		known[k] = NULL;
+		if (action == MF_ACT_NONE) {
+			const char *near = mf_nearest(n->key, known);
+			return mf_fail_at(err, MF_EINPUT, doc->name, n->line, n->key, "no action of this name%s%s",
+				near ? "; nearest is " : "", near ? near : "");
+		}
+		unbind(m, action);
+		if (n->kind != MF_LIST)
+			st = n->kind == MF_NULL ? MF_OK : bind_node(m, doc, n, n->key, action, err);
+		else
+			for (const mf_node *c = n->first; c && st == MF_OK; c = c->next)
+				st = bind_node(m, doc, c, n->key, action, err);
+	}
+	bind(m, 3, MF_ACT_QUIT);
+	return st;
+}
+
+mf_action mf_keymap_action(const mf_keymap *m, mf_key k)
+{
+	for (int i = 0; i < m->n; i++)
+		if (m->binding[i].key == k)
+			return (mf_action)m->binding[i].action;
 	return MF_ACT_NONE;
+}
+
+void mf_keymap_keys(const mf_keymap *m, mf_action action, char *out, size_t size)
+{
+	size_t n = 0;
+	out[0] = 0;
+	for (int i = 0; i < m->n && n < size; i++) {
+		char name[16];
+		if (m->binding[i].action != action)
+			continue;
+		mf_key_name(m->binding[i].key, name);
+		n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " " : "", name);
+	}
 }
 
 mf_action mf_action_of_name(const char *name, size_t len)

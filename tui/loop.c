@@ -13,12 +13,15 @@
 #include <string.h>
 
 #define NEWS_MS 100.0
+#define NODE_MS 1000.0 /* how often the node's tab looks, while it is in sight */
 
 struct loop {
 	mf_app *a;
 	const mf_tui_opts *opts;
 	mf_tty *tty;
 	mf_worker *worker;
+	mf_node_watch *node; /* once its tab was looked at */
+	double node_at_ms;   /* when it was asked last */
 	mf_cells cells;
 	mf_key_decoder keys;
 	unsigned pending; /* effects that could not be carried out yet */
@@ -120,10 +123,39 @@ static void draw(struct loop *l)
 	l->drawn_at_ms = mf_now_ms();
 }
 
+static bool node_in_sight(const struct loop *l)
+{
+	return l->a->side.open && l->a->side.tab == MF_SIDE_NODE;
+}
+
+/* Asks the driver when its tab is in sight and the last answer is old. */
+static void watch_node(struct loop *l)
+{
+	double now = mf_now_ms();
+
+	if (!node_in_sight(l) || (l->node_at_ms > 0 && now - l->node_at_ms < NODE_MS))
+		return;
+	if (!l->node && !(l->node = mf_node_watch_new()))
+		return;
+	l->node_at_ms = now;
+	mf_node_watch_ask(l->node);
+}
+
+static void take_news(struct loop *l)
+{
+	if (mf_side_take(l->a, l->opts->jobs))
+		l->dirty = true;
+}
+
 /* Milliseconds poll may sleep; -1: until something happens. */
 static int timeout_ms(const struct loop *l)
 {
 	double now = mf_now_ms(), due = mf_key_deadline(&l->keys, now);
+	if (node_in_sight(l)) {
+		double node = l->node_at_ms + NODE_MS - now;
+		node = node > 0 ? node : 0;
+		due = due < 0 || node < due ? node : due;
+	}
 	if (l->dirty && mf_tty_ready(l->tty)) {
 		double news = l->drawn_at_ms + NEWS_MS - now;
 		news = news > 0 ? news : 0;
@@ -159,9 +191,13 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 		draw(&l);
 		if (mf_tty_flush(l.tty) < 0)
 			break;
-		struct pollfd fd[3] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0},
-			{mf_tty_signal_fd(l.tty), POLLIN, 0}, {mf_worker_fd(l.worker), POLLIN, 0}};
-		int n = poll(fd, 3, l.idle_work ? 0 : timeout_ms(&l));
+		watch_node(&l);
+		/* A descriptor below zero is passed over by poll. */
+		struct pollfd fd[5] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0},
+			{mf_tty_signal_fd(l.tty), POLLIN, 0}, {mf_worker_fd(l.worker), POLLIN, 0},
+			{opts->jobs ? opts->jobs->fd(opts->jobs->payload) : -1, POLLIN, 0},
+			{l.node ? mf_node_watch_fd(l.node) : -1, POLLIN, 0}};
+		int n = poll(fd, 5, l.idle_work ? 0 : timeout_ms(&l));
 		if (n == 0 && l.idle_work) {
 			l.idle_work = false;
 			if (mf_detail_idle(a))
@@ -181,9 +217,18 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 		take_keys(&l); /* an Esc whose time has come */
 		if (fd[2].revents)
 			carry_out(&l, mf_worker_take(l.worker, a) | l.pending);
+		if (fd[3].revents)
+			take_news(&l);
+		if (fd[4].revents && mf_node_watch_take(l.node, &a->side.node))
+			l.dirty = true;
+	}
+	if (st == MF_OK && opts->resume) {
+		mf_err bad;
+		mf_store_save_session(a, &bad); /* nobody is left to tell, and nothing is lost but a convenience */
 	}
 done:
 	mf_tty_close(l.tty);
+	mf_node_watch_free(l.node);
 	mf_worker_free(l.worker);
 	mf_cells_dispose(&l.cells);
 	return st;
@@ -207,6 +252,16 @@ mf_status mf_tui_run(const mf_tui_opts *opts, mf_err *err)
 			a->ascii = true;
 		snprintf(a->theme, sizeof(a->theme), "%.255s", opts->theme ? opts->theme : "default");
 		st = mf_theme_load(&a->look, a->theme, err);
+	}
+	/* A script depends on nothing but its text and the inputs: neither on the user's files nor on the last session. */
+	if (st == MF_OK && !opts->script)
+		st = mf_store_load_config(a, err);
+	if (st == MF_OK && !opts->script && opts->resume) {
+		mf_err bad;
+		if (mf_store_load_session(a, &bad) < 0)
+			mf_app_say(a, true, "the last session could not be resumed: %s: %s", bad.file, bad.msg);
+		else if (!opts->theme && a->theme[0] && mf_theme_load(&a->look, a->theme, &bad) < 0)
+			st = mf_theme_load(&a->look, "default", err);
 	}
 	if (st == MF_OK)
 		st = opts->script ? mf_script_run(a, opts, err) : mf_loop_run(a, opts, err);

@@ -83,7 +83,7 @@ static unsigned changed(mf_app *a)
 	int column;
 
 	p->overwrite = false;
-	if (p->action != MF_ACT_FILTER && p->action != MF_ACT_FIND)
+	if ((p->action != MF_ACT_FILTER && p->action != MF_ACT_FIND) || p->text[0] == '@')
 		return MF_FX_REDRAW;
 	if (mf_filter_parse(&f, p->text, a->phase, &column, &err) < 0) {
 		mf_app_say(a, true, "%s", err.msg);
@@ -164,6 +164,7 @@ static bool names_for(const mf_app *a, mf_action action, const char **out, size_
 	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
 				 : action == MF_ACT_SHOW   ? mf_show_choices
 				 : action == MF_ACT_DETAIL ? mf_tab_choices
+				 : action == MF_ACT_SIDE   ? mf_side_tab_choices
 							   : NULL;
 	size_t n = 0;
 
@@ -183,6 +184,22 @@ static void complete_line(mf_app *a)
 	const char *names[128];
 	size_t n = 0;
 
+	if (p->action == MF_ACT_FILTER && p->text[0] == '@') {
+		char at[MF_MAX_FILTERS][MF_FILTER_NAME_MAX + 1];
+		for (; n < (size_t)a->n_filters; n++) {
+			snprintf(at[n], sizeof(at[n]), "@%s", a->filters[n].name);
+			names[n] = at[n];
+		}
+		names[n] = NULL;
+		complete(a, names, 0);
+		return;
+	}
+	if (p->action == MF_ACT_COLUMNS) {
+		const char *word = strrchr(p->text, ' ');
+		mf_columns_names(a, names, MF_COUNT(names));
+		complete(a, names, word ? (size_t)(word + 1 - p->text) : 0);
+		return;
+	}
 	if (p->action != MF_ACT_COMMAND) {
 		if (p->action != MF_ACT_FILTER && p->action != MF_ACT_FIND &&
 			names_for(a, p->action, names, MF_COUNT(names)))
@@ -211,6 +228,11 @@ static unsigned enter(mf_app *a)
 		mf_filter *f = NULL;
 		mf_err err;
 		int column;
+		const char *named = mf_filter_named(a, line.text);
+		if (!named)
+			return MF_FX_REDRAW;
+		if (named != line.text)
+			snprintf(line.text, sizeof(line.text), "%s", named);
 		if (mf_filter_parse(&f, line.text, a->phase, &column, &err) < 0) {
 			mf_app_say(a, true, "%s", err.msg);
 			/* The cursor goes to where the parser stopped. */

@@ -16,6 +16,7 @@ struct script {
 	mf_app *a;
 	const mf_tui_opts *opts;
 	mf_worker *worker;
+	mf_node_watch *node;
 	mf_cells cells;
 	bool quit;
 };
@@ -42,10 +43,24 @@ static void carry_out(struct script *s, unsigned fx)
 	}
 }
 
+/* What comes from outside has come before the screen is shown: news of jobs, and the node when its tab is open. */
+static void take_outside(struct script *s)
+{
+	while (mf_side_take(s->a, s->opts->jobs))
+		;
+	if (!s->a->side.open || s->a->side.tab != MF_SIDE_NODE || (!s->node && !(s->node = mf_node_watch_new())))
+		return;
+	mf_node_watch_ask(s->node);
+	struct pollfd fd = {mf_node_watch_fd(s->node), POLLIN, 0};
+	poll(&fd, 1, -1);
+	mf_node_watch_take(s->node, &s->a->side.node);
+}
+
 static mf_status dump(struct script *s, mf_err *err)
 {
 	mf_buf text = MF_BUF_INIT;
 	int x, y;
+	take_outside(s);
 	mf_app_view(s->a, &s->cells, &x, &y);
 	if (mf_detail_idle(s->a))
 		mf_app_view(s->a, &s->cells, &x, &y);
@@ -170,6 +185,7 @@ mf_status mf_script_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 		at = next;
 	}
 done:
+	mf_node_watch_free(s.node);
 	mf_worker_free(s.worker);
 	mf_cells_dispose(&s.cells);
 	mf_buf_dispose(&text);

@@ -122,11 +122,10 @@ mf_status mf_theme_load(mf_theme *out, const char *name, mf_err *err)
 		if ((st = mf_file_read(&text, name, MF_DOC_MAX_BYTES, err)) < 0)
 			goto done;
 	} else {
-		const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-		if (config && config[0] == '/')
-			mf_buf_printf(&path, "%s/moefs/themes/%s.yaml", config, name);
-		else
-			mf_buf_printf(&path, "%s/.config/moefs/themes/%s.yaml", home ? home : "", name);
+		char rest[128], user[1024] = "";
+		snprintf(rest, sizeof(rest), "themes/%.60s.yaml", name);
+		mf_user_path(user, sizeof(user), "XDG_CONFIG_HOME", ".config", rest);
+		mf_buf_puts(&path, user);
 		FILE *probe = fopen(mf_buf_text(&path), "rb");
 		if (probe) {
 			fclose(probe);

@@ -22,6 +22,35 @@ typedef enum mf_color_mode {
 /** Names for --color: auto, never, 8, 16, 256, true. */
 extern const mf_choice mf_color_mode_choices[];
 
+/** Tabs of the side pane. */
+typedef enum mf_side_tab { MF_SIDE_PROBE, MF_SIDE_AUTOTUNE, MF_SIDE_LOG, MF_SIDE_NODE, MF_SIDE_COUNT } mf_side_tab;
+extern const mf_choice mf_side_tab_choices[];
+
+/** One piece of news of a job: a line for a tab, a measurement of a plan, or both. */
+typedef struct mf_job_news {
+	mf_side_tab tab; /* not the node's: that one asks the driver itself */
+	char line[512];  /* "" for none; longer lines are cut */
+	bool measures;   /* `plan` ran at `throughput` tokens/s/GPU */
+	mf_plan plan;
+	double throughput;
+} mf_job_news;
+
+/** Where the news come from. Called on the UI thread; neither call waits. */
+typedef struct mf_job_source {
+	void *payload;
+	int (*fd)(void *payload); /* readable when `next` has something; -1: never again */
+	bool (*next)(void *payload, mf_job_news *out);
+} mf_job_source;
+
+/**
+ * News from a file or pipe of JSON lines: {"tab": "probe", "line": "...", "plan": "tp1/...", "throughput": 1234.5}, where
+ * plan and throughput come together or not at all. A line that is none of this is shown in the log as it stands.
+ */
+typedef struct mf_job_file mf_job_file;
+mf_status mf_job_file_open(mf_job_file **out, const char *path, const mf_inputs *in, mf_err *err);
+void mf_job_file_close(mf_job_file *f);
+mf_job_source mf_job_file_source(mf_job_file *f);
+
 /** What the terminal starts with. All pointers are borrowed and must outlive the call. */
 typedef struct mf_tui_opts {
 	size_t struct_size;      /* sizeof(mf_tui_opts): fields may be appended */
@@ -31,17 +60,19 @@ typedef struct mf_tui_opts {
 	/** Loads a cluster that core/plan does not know ("auto"); NULL: mf_cluster_load alone. */
 	mf_status (*load_cluster)(void *payload, mf_cluster *out, const char *name, mf_err *err);
 	void *payload;
-	bool ascii; /* no glyph beyond ASCII; implied by a locale that is not UTF-8 */
-	bool mouse; /* wheel, row and heading clicks */
+	bool ascii;  /* no glyph beyond ASCII; implied by a locale that is not UTF-8 */
+	bool resume; /* take the last session of these inputs up, and keep this one */
+	bool mouse;  /* wheel, row and heading clicks */
 	mf_color_mode color;
-	const char *theme;  /* NULL: "default", or "mono" without colour */
-	const char *script; /* file of keys and commands ("-": standard input); no terminal is touched */
-	int width, height;  /* screen of a script; 0: 80x24 */
+	const char *theme;         /* NULL: "default", or "mono" without colour */
+	const mf_job_source *jobs; /* NULL: none */
+	const char *script;        /* file of keys and commands ("-": standard input); no terminal is touched */
+	int width, height;         /* screen of a script; 0: 80x24 */
 } mf_tui_opts;
 #define MF_TUI_OPTS_INIT                                                                                               \
 	{                                                                                                              \
-		sizeof(mf_tui_opts), NULL, NULL, MF_SEARCH_OPTS_INIT, NULL, NULL, false, false, MF_COLOR_AUTO, NULL,   \
-			NULL, 0, 0                                                                                     \
+		sizeof(mf_tui_opts), NULL, NULL, MF_SEARCH_OPTS_INIT, NULL, NULL, false, true, false, MF_COLOR_AUTO,   \
+			NULL, NULL, NULL, 0, 0                                                                         \
 	}
 
 /**

@@ -5,6 +5,8 @@
 #ifndef MF_TUI_APP_H
 #define MF_TUI_APP_H
 
+#include "gpu.h"
+#include "timeline.h"
 #include "tui_filter.h"
 #include "tui_keys.h"
 #include "tui_theme.h"
@@ -29,6 +31,7 @@ typedef enum mf_effect {
 	MF_FX_OVERLAY = 1024,
 	MF_FX_MODEL = 2048,
 	MF_FX_CLUSTER = 4096,
+	MF_FX_SAVE_FILTER = 16384,
 	MF_FX_RESTORE = 8192,                                     /* a->target becomes what is assumed */
 	MF_FX_WAITS = MF_FX_MODEL | MF_FX_CLUSTER | MF_FX_RESTORE /* may have to wait for a thread */
 } mf_effect;
@@ -36,10 +39,18 @@ typedef enum mf_effect {
 typedef enum mf_show { MF_SHOW_ALL, MF_SHOW_BUILDABLE, MF_SHOW_REJECTED } mf_show;
 extern const mf_choice mf_show_choices[];
 
-typedef enum mf_tab { MF_TAB_OVERVIEW, MF_TAB_MEMORY, MF_TAB_TIME, MF_TAB_WHY, MF_TAB_ARGV, MF_TAB_COUNT } mf_tab;
+typedef enum mf_tab {
+	MF_TAB_OVERVIEW,
+	MF_TAB_MEMORY,
+	MF_TAB_TIME,
+	MF_TAB_TIMELINE,
+	MF_TAB_WHY,
+	MF_TAB_ARGV,
+	MF_TAB_COUNT
+} mf_tab;
 extern const mf_choice mf_tab_choices[];
 
-typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL } mf_focus;
+typedef enum mf_focus { MF_FOCUS_TABLE, MF_FOCUS_DETAIL, MF_FOCUS_SIDE } mf_focus;
 
 typedef enum mf_panel {
 	MF_PANEL_NONE,
@@ -49,6 +60,15 @@ typedef enum mf_panel {
 	MF_PANEL_ASSUMPTIONS,
 	MF_PANEL_BOUNDARIES
 } mf_panel;
+
+#define MF_MAX_COLUMNS 16
+#define MF_MAX_FILTERS 32
+#define MF_FILTER_NAME_MAX 40
+
+/** A filter the user gave a name. */
+typedef struct mf_named_filter {
+	char name[MF_FILTER_NAME_MAX], text[MF_PROMPT_MAX];
+} mf_named_filter;
 
 /** The line being typed, with its history. */
 typedef struct mf_prompt {
@@ -76,8 +96,15 @@ typedef struct mf_detail {
 	mf_explain *explain; /* owned; allocated once */
 	mf_refusal refusal;  /* rule "" when buildable */
 	char note[256];      /* of the paper's emitter */
+	bool timeline_valid;
+	mf_status timeline_status;
+	mf_err timeline_err;
+	mf_timeline timeline; /* owned */
 	bool argv_valid;
-	mf_buf argv; /* one argument a line; empty when the toolchain has no words */
+	mf_buf argv;      /* one argument a line; empty when the toolchain has no words */
+	bool plain_valid; /* plain_argv is the command of the plan of all defaults, for plain_generation */
+	unsigned plain_generation;
+	mf_buf plain_argv;
 	char argv_sha256[65], plan_sha256[65];
 	bool neighbour_valid;
 	uint32_t neighbour; /* nearest buildable row, MF_NO_ROW */
@@ -112,6 +139,46 @@ typedef struct mf_before {
 	size_t cap;
 } mf_before;
 
+#define MF_SIDE_LINES 1000
+#define MF_MAX_NODE_GPUS 16
+
+/** The last lines of a tab, oldest first from `first` on. */
+typedef struct mf_side_log {
+	char (*line)[256]; /* MF_SIDE_LINES of them once there is one; owned */
+	int first, n;
+} mf_side_log;
+/** What the driver said last. */
+typedef struct mf_node_state {
+	bool known;
+	char error[256]; /* why there are no GPUs, "" when there are */
+	size_t n_gpus;
+	mf_gpu_state gpu[MF_MAX_NODE_GPUS];
+} mf_node_state;
+typedef struct mf_measured_plan {
+	mf_plan plan;
+	double throughput; /* tokens/s/GPU */
+} mf_measured_plan;
+/** The pane of news, and the measurements that came with them. */
+typedef struct mf_side {
+	bool open;
+	mf_side_tab tab;
+	int scroll; /* logs: lines back from the newest; node: lines from the top */
+	int lines, height;
+	mf_side_log log[MF_SIDE_NODE];
+	mf_node_state node;
+	mf_measured_plan *measured; /* owned */
+	size_t n_measured, cap_measured;
+} mf_side;
+
+/** Dots of a picture, two across and four down in a cell; drawn anew only when rows or size changed. */
+typedef struct mf_plot {
+	uint8_t *refused, *buildable; /* a byte of dots a cell; owned */
+	int w, h;
+	unsigned rows_id;
+	bool tax;
+	double x_min, x_max, y_max;
+} mf_plot;
+
 typedef struct mf_app {
 	mf_settings now;      /* what is assumed, */
 	mf_settings settled;  /* as the last search or order took it, */
@@ -144,9 +211,19 @@ typedef struct mf_app {
 	size_t n_reasons;
 	double budget_bytes; /* NaN while unknown */
 	bool searching, arranging;
-	uint64_t arrived; /* rows of the running search */
-	mf_before before; /* owned */
-	uint32_t best;    /* first row of the ranking under the constraint, MF_NO_ROW */
+	uint64_t arrived;      /* rows of the running search */
+	mf_before before;      /* owned */
+	const uint32_t *front; /* rows of the Pareto front, by what a plan costs (mf_front_cost); the worker's */
+	size_t n_front;
+	mf_plot plot;  /* the cloud of all plans as drawn last */
+	uint32_t best; /* first row of the ranking under the constraint, MF_NO_ROW */
+
+	mf_side side;
+	mf_keymap keymap;
+	uint8_t columns[MF_MAX_COLUMNS]; /* of view.c, in the user's order */
+	int n_columns;                   /* 0: the default */
+	mf_named_filter filters[MF_MAX_FILTERS];
+	int n_filters;
 
 	/* screen */
 	int w, h;
@@ -159,10 +236,13 @@ typedef struct mf_app {
 	unsigned rows_id;          /* which rows these are: row numbers mean the same while it stays */
 	mf_focus focus;
 	mf_tab tab;
+	bool front_open;                /* the picture stands where the table stood */
 	bool detail_open, detail_asked; /* asked: the user decided, not the window size */
 	int detail_scroll, detail_lines, detail_height;
 	int page; /* rows of the table, as drawn last */
 	mf_detail detail;
+	int zoom;         /* the timeline shows 1 / 2^zoom of the step, */
+	double zoom_from; /* from this share of it on */
 	mf_plan marks[MF_MAX_MARKS];
 	int n_marks;
 	mf_panel panel;
@@ -179,6 +259,7 @@ typedef struct mf_app {
 	/* arguments of effects */
 	mf_theme look;                          /* the theme in force */
 	char theme[256], wanted[MF_PROMPT_MAX]; /* wanted: file, overlay, model or cluster */
+	bool theme_chosen;                      /* by the user, not by the terminal */
 	bool export_replace;
 } mf_app;
 
@@ -257,6 +338,8 @@ bool mf_before_any(const mf_before *b, unsigned rows_id);
 void mf_detail_refresh(mf_app *a);
 /** Work on the detail pane that may take some milliseconds, for when no key waits; true when it changed something. */
 bool mf_detail_idle(mf_app *a);
+/** Row of the buildable plan nearest to the selected one, MF_NO_ROW when there is none. */
+uint32_t mf_detail_neighbour(mf_app *a);
 /** The command of the selected plan; refused plans give one too when `forced` and the toolchain has words. */
 mf_status mf_detail_command(mf_app *a, const mf_plan *p, bool forced, mf_argv *out, mf_err *err);
 /** Draws the tab into r; returns how many lines it has in all. */
@@ -264,21 +347,66 @@ int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
 /** As mf_detail_draw, for the comparison of marked plans. */
 int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll);
 
+/* ---- the Pareto front as a picture ---- */
+
+/** What a plan costs: memory in GB (training) or TPOT in ms (serving). */
+double mf_front_cost(const mf_app *a, const mf_row *row);
+/** Draws the picture over r, with the heading above it. */
+void mf_plot_draw(mf_app *a, mf_cells *s, mf_rect heading, mf_rect r);
+/** Row of the front `by` places from the cursor's plan, MF_NO_ROW when there is none. */
+uint32_t mf_plot_step(const mf_app *a, long by);
+/** Row of the front nearest to a place in r, MF_NO_ROW when there is none (mouse). */
+uint32_t mf_plot_at(const mf_app *a, mf_rect r, int x, int y);
+void mf_plot_dispose(mf_plot *p);
+
+/* ---- the side pane ---- */
+
+/** Takes what a source has, up to a screenful of screenfuls; true when something came. `jobs` may be NULL. */
+bool mf_side_take(mf_app *a, const mf_job_source *jobs);
+/** What a plan was measured at, tokens/s/GPU; NaN when it was not. */
+double mf_side_measured(const mf_side *s, const mf_plan *p);
+void mf_side_draw(mf_app *a, mf_cells *s, mf_rect tabs, mf_rect r);
+/** Tab whose name is at column x of the line of tabs, -1 for none. */
+int mf_side_tab_at(mf_rect tabs, int x);
+void mf_side_dispose(mf_side *s);
+
+/** Asks the driver about this node's GPUs without waiting for the answer. */
+typedef struct mf_node_watch mf_node_watch;
+/** NULL when no thread can be had. */
+mf_node_watch *mf_node_watch_new(void);
+void mf_node_watch_free(mf_node_watch *n);
+void mf_node_watch_ask(mf_node_watch *n);
+/** Readable when an answer is there. */
+int mf_node_watch_fd(const mf_node_watch *n);
+bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out);
+
 /* ---- view ---- */
 
 /** Where things stand on a w x h screen; rectangles without area are absent, none overlap. */
 typedef struct mf_layout {
 	bool too_small;
-	mf_rect header, heading, table, rule, tabs, detail, status;
+	mf_rect header, heading, table, rule, tabs, detail, side_tabs, side, status;
 	bool beside; /* detail at the right of the table, not below */
 } mf_layout;
 #define MF_MIN_W 60
 #define MF_MIN_H 16
-void mf_layout_make(mf_layout *l, int w, int h, bool detail_open);
+void mf_layout_make(mf_layout *l, int w, int h, bool detail_open, bool side_open);
 /** Whether the detail pane is shown when the user did not decide. */
 bool mf_layout_detail_default(int w, int h);
 /** Draws everything; *cursor_x is -1 when the cursor is hidden. */
 void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y);
+/** The heading and the rows in sight. */
+void mf_table_draw(mf_app *a, mf_cells *s, const mf_layout *l);
+/** Names of the columns shown, separated by blanks. */
+void mf_columns_text(const mf_app *a, char *out, size_t size);
+/** Sets them from such a text, or "default". */
+mf_status mf_columns_set(mf_app *a, const char *text, mf_err *err);
+/** Every column of this phase by name, NULL-terminated. */
+void mf_columns_names(const mf_app *a, const char **out, size_t cap);
+/** Tab of the detail pane whose name is at column x, -1 for none (mouse). */
+int mf_view_tab_at(mf_rect tabs, int x);
+/** True when (x, y) lies on the open panel; *line is then the line of it there, -1 on its frame (mouse). */
+bool mf_view_panel_line(const mf_app *a, int x, int y, int *line);
 /** Sort key of the column whose heading is at column x, -1 for none (mouse). */
 int mf_view_heading_key(const mf_app *a, int x);
 
@@ -306,6 +434,22 @@ void mf_worker_arrange(mf_worker *w, mf_app *a);
 unsigned mf_worker_take(mf_worker *w, mf_app *a);
 /** True when nothing runs and nothing waits. */
 bool mf_worker_idle(const mf_worker *w);
+
+/* ---- what is kept between one start and the next ---- */
+
+/** Reads the user's keys and filters; a file that is not there is no error. */
+mf_status mf_store_load_config(mf_app *a, mf_err *err);
+/** Keeps a->filter as `name` and writes all of them. */
+mf_status mf_store_save_filter(mf_app *a, const char *name, mf_err *err);
+/** Text of a filter: itself, or what '@NAME' stands for; NULL and a message when there is no such name. */
+const char *mf_filter_named(mf_app *a, const char *text);
+/** The session as it is now, for the next start. */
+mf_status mf_store_save_session(const mf_app *a, mf_err *err);
+/**
+ * Brings the last session of this model, cluster and phase back, if there was one: assumptions, sort, filter, columns,
+ * tab, marks, cursor, history. A session that cannot be read is left alone and said.
+ */
+mf_status mf_store_load_session(mf_app *a, mf_err *err);
 
 /* ---- loop and script ---- */
 

@@ -77,12 +77,15 @@ typedef enum mf_glyph {
 	MF_G_BAR2,
 	MF_G_BAR3,
 	MF_G_BAR4,
+	MF_G_BAR5,
 	MF_G_EMPTY,
 	MF_G_OVER,
 	MF_G_CORNER_TL,
 	MF_G_CORNER_TR,
 	MF_G_CORNER_BL,
 	MF_G_CORNER_BR,
+	MF_G_POINT,
+	MF_G_HERE,
 	MF_G_COUNT
 } mf_glyph;
 /** Text of a glyph, one column wide. */

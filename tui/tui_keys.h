@@ -74,11 +74,16 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(HALF_UP, "half-up", "", "C-u", "move", "half a page up") \
 	X(NEXT, "next", "", "n", "move", "next match of f, or else next buildable plan") \
 	X(PREVIOUS, "previous", "", "N", "move", "previous match or buildable plan") \
+	X(NEAREST, "nearest", "", "a", "move", "from a refused plan to the nearest that can be built") \
 	X(DETAIL, "detail", "[TAB]", "Enter", "look", "open the detail pane, or give it the keys") \
 	X(TAB_NEXT, "tab-next", "", "Tab Right", "look", "next tab of the detail pane") \
 	X(TAB_PREVIOUS, "tab-previous", "", "S-Tab Left", "look", "previous tab") \
+	X(SIDE, "side", "[probe|autotune|log|node]", "J", "look", "the side pane: probe, autotune, log, node") \
+	X(ZOOM_IN, "zoom-in", "", "+", "look", "timeline: a shorter time (Left and Right move in it)") \
+	X(ZOOM_OUT, "zoom-out", "", "-", "look", "timeline: a longer time") \
 	X(BACK, "back", "", "Esc", "look", "leave detail, then clear the filter") \
 	X(COMPARE, "compare", "", "d", "look", "compare the marked plans") \
+	X(FRONT, "front", "", "F", "look", "the Pareto front as a picture; moving goes along it") \
 	X(BOUNDARIES, "boundaries", "", "b", "look", "what each boundary and rule removed") \
 	X(MARK, "mark", "", "Space", "look", "mark or unmark this plan (up to four)") \
 	X(FILTER, "filter", "[EXPRESSION]", "/", "find", "show only plans that match") \
@@ -113,6 +118,8 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(REDO, "redo", "", "C-r", "what if", "make it again") \
 	X(EXPORT, "export", "[FILE]", "e", "do", "write the argv: .json, .nul, .sh or .sbatch by the name") \
 	X(COPY, "copy", "", "y", "do", "copy the command, or the refusal, to the clipboard (OSC 52)") \
+	X(COLUMNS, "columns", "[NAME NAME...|default]", "C", "look", "which columns, in which order") \
+	X(SAVE_FILTER, "save-filter", "[NAME]", "", "find", "keep the filter by a name: /@NAME brings it back") \
 	X(THEME, "theme", "[NAME]", "T", "do", "colours") \
 	X(MOUSE, "mouse", "[on|off]", "M", "do", "mouse on or off (with it on, Shift-drag selects text)") \
 	X(COMMAND, "command", "", ":", "do", "type an action by name") \
@@ -129,8 +136,25 @@ typedef enum mf_action {
 		MF_ACT_COUNT
 } mf_action;
 
+#define MF_MAX_BINDINGS 192
+/** Which key does what: the table's keys, changed by the user's file. A plain value. */
+typedef struct mf_keymap {
+	struct {
+		mf_key key;
+		uint8_t action;
+	} binding[MF_MAX_BINDINGS];
+	int n;
+} mf_keymap;
+void mf_keymap_default(mf_keymap *m);
+/**
+ * Changes a map by a document "action: key" or "action: [key, key]": the action then has these keys and no others, and
+ * whatever had one of them loses it. Ctrl-C leaves whatever the document says.
+ */
+mf_status mf_keymap_apply(mf_keymap *m, const mf_doc *doc, mf_err *err);
 /** Action bound to a key, MF_ACT_NONE when none is. */
-mf_action mf_key_action(mf_key k);
+mf_action mf_keymap_action(const mf_keymap *m, mf_key k);
+/** Keys of an action, separated by blanks; "" when it has none. */
+void mf_keymap_keys(const mf_keymap *m, mf_action action, char *out, size_t size);
 /** Action of a ':' name, MF_ACT_NONE when unknown; an unambiguous beginning is enough. */
 mf_action mf_action_of_name(const char *name, size_t len);
 

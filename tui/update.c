@@ -59,6 +59,17 @@ static unsigned go(mf_app *a, size_t to)
 	return MF_FX_REDRAW;
 }
 
+/* To a row that may not be on show. */
+static unsigned go_to_row(mf_app *a, uint32_t row)
+{
+	for (size_t i = 0; i < a->n_view && row != MF_NO_ROW; i++)
+		if (a->view[i] == row)
+			return go(a, i);
+	if (row != MF_NO_ROW)
+		mf_app_say(a, false, "that plan is hidden by the filter; Esc clears it");
+	return MF_FX_REDRAW;
+}
+
 static int clamp(int v, int lo, int hi)
 {
 	return v < lo ? lo : v > hi ? hi : v;
@@ -81,6 +92,13 @@ static unsigned move(mf_app *a, long by)
 		a->panel_scroll = clamp(a->panel_scroll + (int)by, 0, most > 0 ? most : 0);
 		return MF_FX_REDRAW;
 	}
+	if (a->focus == MF_FOCUS_SIDE) {
+		/* A log is read from its end: down is towards the newest line. */
+		int most = a->side.lines - a->side.height;
+		int to = a->side.scroll + (a->side.tab == MF_SIDE_NODE ? (int)by : -(int)by);
+		a->side.scroll = clamp(to, 0, most > 0 ? most : 0);
+		return MF_FX_REDRAW;
+	}
 	if (a->focus == MF_FOCUS_DETAIL) {
 		int most = a->detail_lines - a->detail_height;
 		a->detail_scroll = clamp(a->detail_scroll + (int)by, 0, most > 0 ? most : 0);
@@ -88,6 +106,8 @@ static unsigned move(mf_app *a, long by)
 	}
 	if (a->n_view == 0)
 		return MF_FX_REDRAW;
+	if (a->front_open)
+		return go_to_row(a, mf_plot_step(a, by));
 	size_t to = by < 0 ? (a->cursor > (size_t)-by ? a->cursor - (size_t)-by : 0) : a->cursor + (size_t)by;
 	return go(a, to < a->n_view ? to : a->n_view - 1);
 }
@@ -95,6 +115,7 @@ static unsigned move(mf_app *a, long by)
 static int page_of(const mf_app *a)
 {
 	int page = a->panel != MF_PANEL_NONE     ? a->panel_height
+		   : a->focus == MF_FOCUS_SIDE   ? a->side.height
 		   : a->focus == MF_FOCUS_DETAIL ? a->detail_height
 						 : a->page;
 	return page > 1 ? page - 1 : 1;
@@ -239,6 +260,8 @@ static unsigned set_filter(mf_app *a, const char *text)
 	mf_filter *f = NULL;
 	mf_err err;
 	int column;
+	if (!(text = mf_filter_named(a, text)))
+		return MF_FX_REDRAW;
 	if (mf_filter_parse(&f, text, a->phase, &column, &err) < 0) {
 		mf_app_say(a, true, "filter, %s", err.msg);
 		return MF_FX_REDRAW;
@@ -287,8 +310,13 @@ static unsigned back(mf_app *a)
 {
 	if (a->panel != MF_PANEL_NONE) {
 		a->panel = MF_PANEL_NONE;
+	} else if (a->focus == MF_FOCUS_SIDE) {
+		a->focus = MF_FOCUS_TABLE;
+		a->side.open = false;
 	} else if (a->focus == MF_FOCUS_DETAIL) {
 		a->focus = MF_FOCUS_TABLE;
+	} else if (a->front_open) {
+		a->front_open = false;
 	} else if (a->filter[0]) {
 		return set_filter(a, "");
 	} else if (a->find[0]) {
@@ -299,8 +327,60 @@ static unsigned back(mf_app *a)
 	return MF_FX_REDRAW;
 }
 
+static unsigned side_tab(mf_app *a, int tab)
+{
+	a->side.open = true;
+	a->focus = MF_FOCUS_SIDE;
+	a->side.tab = (mf_side_tab)((tab + MF_SIDE_COUNT) % MF_SIDE_COUNT);
+	a->side.scroll = 0;
+	return MF_FX_REDRAW;
+}
+
+static unsigned side(mf_app *a, const char *argument)
+{
+	if (*argument) {
+		int v = mf_choice_value(mf_side_tab_choices, argument);
+		if (v >= 0)
+			return side_tab(a, v);
+		mf_app_say(a, true, "no tab '%.40s'; there are probe, autotune, log and node", argument);
+	} else if (a->side.open) {
+		a->side.open = false;
+		if (a->focus == MF_FOCUS_SIDE)
+			a->focus = MF_FOCUS_TABLE;
+	} else {
+		return side_tab(a, (int)a->side.tab);
+	}
+	return MF_FX_REDRAW;
+}
+
+static bool in_timeline(const mf_app *a)
+{
+	return a->detail_open && a->tab == MF_TAB_TIMELINE && a->focus == MF_FOCUS_DETAIL;
+}
+
+/* Moves the part of the step that is shown by a quarter of it. */
+static unsigned pan(mf_app *a, int by)
+{
+	double share = 1.0 / (1 << a->zoom), to = a->zoom_from + by * share / 4;
+
+	a->zoom_from = to < 0 ? 0 : to > 1 - share ? 1 - share : to;
+	return MF_FX_REDRAW;
+}
+
+/* About the middle of what is shown. */
+static unsigned zoom(mf_app *a, int by)
+{
+	double middle = a->zoom_from + 0.5 / (1 << a->zoom);
+
+	a->zoom = clamp(a->zoom + by, 0, 12);
+	a->zoom_from = middle - 0.5 / (1 << a->zoom);
+	return pan(a, 0);
+}
+
 static unsigned turn_tab(mf_app *a, int by)
 {
+	if (a->focus == MF_FOCUS_SIDE)
+		return side_tab(a, (int)a->side.tab + by);
 	a->tab = (mf_tab)(((int)a->tab + by + MF_TAB_COUNT) % MF_TAB_COUNT);
 	a->detail_scroll = 0;
 	a->detail_open = a->detail_asked = true;
@@ -371,6 +451,49 @@ static unsigned need_text(mf_app *a, mf_action action, const char *argument)
 	}
 }
 
+static unsigned nearest(mf_app *a)
+{
+	const mf_row *row = mf_app_selected(a);
+
+	if (!row || row->rule == MF_RULE_NONE) {
+		mf_app_say(a, false, row ? "this plan can be built" : "no plan is selected");
+		return MF_FX_REDRAW;
+	}
+	mf_detail_refresh(a);
+	uint32_t near = mf_detail_neighbour(a);
+	if (near == MF_NO_ROW)
+		mf_app_say(a, true, "no plan of this space can be built");
+	return go_to_row(a, near);
+}
+
+static unsigned set_columns(mf_app *a, const char *argument)
+{
+	mf_err err;
+	char now[256];
+
+	if (!*argument) {
+		mf_columns_text(a, now, sizeof(now));
+		mf_prompt_open(a, MF_ACT_COLUMNS, now);
+	} else if (mf_columns_set(a, argument, &err) < 0) {
+		mf_app_say(a, true, "columns, %s", err.msg);
+	}
+	return MF_FX_REDRAW;
+}
+
+static unsigned save_filter(mf_app *a, const char *argument)
+{
+	if (!a->filter[0]) {
+		mf_app_say(a, true, "there is no filter to keep; / makes one");
+		return MF_FX_REDRAW;
+	}
+	if (!*argument) {
+		mf_prompt_open(a, MF_ACT_SAVE_FILTER, "");
+		return MF_FX_REDRAW;
+	}
+	snprintf(a->wanted, sizeof(a->wanted), "%s", argument);
+	return MF_FX_SAVE_FILTER | MF_FX_REDRAW;
+}
+
 /* Changes an assumption: to the argument, to the other of two, or to what a picker or a prompt says. */
 static unsigned assume(mf_app *a, mf_action action, const char *argument)
 {
@@ -419,9 +542,13 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_HALF_UP: return move(a, -((page_of(a) + 1) / 2));
 	case MF_ACT_NEXT: return next(a, true);
 	case MF_ACT_PREVIOUS: return next(a, false);
+	case MF_ACT_NEAREST: return nearest(a);
 	case MF_ACT_DETAIL: return detail(a, argument);
 	case MF_ACT_TAB_NEXT: return turn_tab(a, 1);
 	case MF_ACT_TAB_PREVIOUS: return turn_tab(a, -1);
+	case MF_ACT_SIDE: return side(a, argument);
+	case MF_ACT_ZOOM_IN: return zoom(a, 1);
+	case MF_ACT_ZOOM_OUT: return zoom(a, -1);
 	case MF_ACT_BACK: return back(a);
 	case MF_ACT_COMPARE:
 		if (a->n_marks < 2) {
@@ -463,6 +590,9 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_ATTENTION:
 	case MF_ACT_GRAPHS:
 	case MF_ACT_MEM_FRACTION: return assume(a, action, argument);
+	case MF_ACT_COLUMNS: return set_columns(a, argument);
+	case MF_ACT_SAVE_FILTER: return save_filter(a, argument);
+	case MF_ACT_FRONT: a->front_open = !a->front_open; return MF_FX_REDRAW;
 	case MF_ACT_ASSUMPTIONS:
 	case MF_ACT_BOUNDARIES:
 		return open_panel(a, action == MF_ACT_ASSUMPTIONS ? MF_PANEL_ASSUMPTIONS : MF_PANEL_BOUNDARIES);
@@ -519,18 +649,40 @@ unsigned mf_app_command(mf_app *a, const char *line)
 	return mf_app_act(a, action, trimmed);
 }
 
+/* A click on a line of a list chooses it, on the chosen one it does what Enter does; outside, the panel closes. */
+static unsigned click_panel(mf_app *a, int x, int y)
+{
+	mf_key_event enter = {MF_KEY_ENTER, 0, 0, 0};
+	int line;
+
+	if (!mf_view_panel_line(a, x, y, &line))
+		return back(a);
+	if (!listed(a) || line < 0 || line >= a->n_items)
+		return MF_FX_REDRAW;
+	if (line == a->item || a->panel == MF_PANEL_PICKER) {
+		a->item = line;
+		return mf_app_key(a, &enter);
+	}
+	a->item = line;
+	return MF_FX_REDRAW;
+}
+
 static unsigned mouse(mf_app *a, const mf_key_event *k)
 {
 	mf_layout l;
 
 	if (k->button == 64 || k->button == 65)
 		return move(a, k->button == 64 ? -3 : 3);
-	if (k->button != 0 || a->panel != MF_PANEL_NONE)
+	if (k->button != 0)
 		return 0;
-	mf_layout_make(&l, a->w, a->h, a->detail_open);
+	if (a->panel != MF_PANEL_NONE)
+		return click_panel(a, k->x, k->y);
+	mf_layout_make(&l, a->w, a->h, a->detail_open, a->side.open);
 	if (l.too_small)
 		return 0;
-	if (k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
+	if (a->front_open && k->y >= l.table.y && k->y < l.table.y + l.table.h && k->x < l.table.x + l.table.w)
+		return go_to_row(a, mf_plot_at(a, l.table, k->x, k->y));
+	if (!a->front_open && k->y == l.heading.y && k->x < l.heading.x + l.heading.w) {
 		int key = mf_view_heading_key(a, k->x);
 		if (key < 0)
 			return 0;
@@ -543,7 +695,19 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 		a->focus = MF_FOCUS_TABLE;
 		return to < a->n_view ? go(a, to) : 0;
 	}
-	if (k->x >= l.detail.x && k->y >= l.detail.y && k->y < l.detail.y + l.detail.h)
+	if (l.side.w > 0 && k->x >= l.side.x && k->y == l.side_tabs.y) {
+		int tab = mf_side_tab_at(l.side_tabs, k->x);
+		return tab >= 0 ? side_tab(a, tab) : MF_FX_REDRAW;
+	}
+	if (l.tabs.w > 0 && k->x >= l.tabs.x && k->y == l.tabs.y) {
+		int tab = mf_view_tab_at(l.tabs, k->x);
+		if (tab >= 0)
+			a->tab = (mf_tab)tab, a->detail_scroll = 0;
+		return MF_FX_REDRAW;
+	}
+	if (l.side.w > 0 && k->x >= l.side.x && k->y >= l.side.y && k->y < l.side.y + l.side.h)
+		a->focus = MF_FOCUS_SIDE;
+	if (l.detail.w > 0 && k->x >= l.detail.x && k->y >= l.detail.y && k->y < l.detail.y + l.detail.h)
 		a->focus = MF_FOCUS_DETAIL;
 	return MF_FX_REDRAW;
 }
@@ -594,7 +758,7 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;
 	if (a->prompt.action != MF_ACT_NONE)
 		return mf_prompt_key(a, k);
-	mf_action action = mf_key_action(k->key);
+	mf_action action = mf_keymap_action(&a->keymap, k->key);
 	if (a->panel == MF_PANEL_PICKER && action == MF_ACT_DETAIL) {
 		char item[64];
 		snprintf(item, sizeof(item), "%s", a->picker_items[a->item]);
@@ -624,6 +788,8 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		default: return back(a);
 		}
 	}
+	if (in_timeline(a) && (k->key == MF_KEY_LEFT || k->key == MF_KEY_RIGHT))
+		return pan(a, k->key == MF_KEY_RIGHT ? 1 : -1);
 	if (k->key >= '1' && k->key < '1' + MF_TAB_COUNT)
 		return turn_tab(a, (int)(k->key - '1') - (int)a->tab);
 	if (action == MF_ACT_NONE) {

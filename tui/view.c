@@ -12,7 +12,7 @@ bool mf_layout_detail_default(int w, int h)
 	return h >= 22 || w >= 120;
 }
 
-void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
+void mf_layout_make(mf_layout *l, int w, int h, bool detail_open, bool side_open)
 {
 	memset(l, 0, sizeof(*l));
 	if (w < MF_MIN_W || h < MF_MIN_H) {
@@ -20,15 +20,16 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 		return;
 	}
 	/* Without the detail pane the status line carries the whole refusal, over two lines. */
-	int header = h >= 20 ? 3 : 2, status = detail_open ? 2 : 3;
+	int header = h >= 20 ? 3 : 2, status = detail_open || side_open ? 2 : 3;
 	l->header = (mf_rect){0, 0, w, header};
 	l->status = (mf_rect){0, h - status, w, status};
 	int top = header, room = h - header - status;
-	if (!detail_open) {
+	if (!detail_open && !side_open) {
 		l->heading = (mf_rect){0, top, w, 1};
 		l->table = (mf_rect){0, top + 1, w, room - 1};
 		return;
 	}
+	mf_rect panes;
 	if (w >= 130) {
 		l->beside = true;
 		int right = w * 2 / 5, left;
@@ -37,286 +38,25 @@ void mf_layout_make(mf_layout *l, int w, int h, bool detail_open)
 		l->heading = (mf_rect){0, top, left, 1};
 		l->table = (mf_rect){0, top + 1, left, room - 1};
 		l->rule = (mf_rect){left, top, 1, room};
-		l->tabs = (mf_rect){left + 1, top, right, 1};
-		l->detail = (mf_rect){left + 1, top + 1, right, room - 1};
-		return;
+		panes = (mf_rect){left + 1, top, right, room};
+	} else {
+		/* Below: at least three rows of plans stay in sight. There is room for one pane: the side pane hides the other. */
+		int below = (room - 2) / 2;
+		below = below > room - 5 ? room - 5 : below;
+		l->heading = (mf_rect){0, top, w, 1};
+		l->table = (mf_rect){0, top + 1, w, room - below - 2};
+		panes = (mf_rect){0, top + room - below - 1, w, below + 1};
+		detail_open = detail_open && !side_open;
 	}
-	/* Below: at least three rows of plans stay in sight. */
-	int detail = (room - 2) / 2;
-	detail = detail > room - 5 ? room - 5 : detail;
-	l->heading = (mf_rect){0, top, w, 1};
-	l->table = (mf_rect){0, top + 1, w, room - detail - 2};
-	l->tabs = (mf_rect){0, top + room - detail - 1, w, 1};
-	l->detail = (mf_rect){0, top + room - detail, w, detail};
-}
-
-/* ---- columns ---- */
-
-enum column_id {
-	COL_RANK,
-	COL_MOVED,
-	COL_PLAN,
-	COL_TPUT,
-	COL_STEP,
-	COL_TTFT,
-	COL_TPOT,
-	COL_MEM,
-	COL_BAR,
-	COL_HIDDEN,
-	COL_BUBBLE,
-	COL_VERDICT,
-	COL_COUNT
-};
-
-/* Every column: its heading, width, phases it is for, how early it goes when room is short (0: never), its sort key. */
-static const struct column {
-	const char *title;
-	int width; /* 0: what is left */
-	unsigned phases;
-	int goes;
-	int sort;
-	bool right;
-} columns[COL_COUNT] = {
-	[COL_RANK] = {"#", 7, 3, 0, -1, true},
-	[COL_MOVED] = {"moved", 6, 3, 2, -1, false},
-	[COL_PLAN] = {"plan", 0, 3, 0, -1, false},
-	[COL_TPUT] = {"tok/s/GPU", 10, 3, 0, MF_SORT_THROUGHPUT, true},
-	[COL_STEP] = {"step ms", 9, 1u << MF_TRAIN, 5, MF_SORT_STEP, true},
-	[COL_TTFT] = {"TTFT ms", 8, 1u << MF_SERVE, 4, MF_SORT_TTFT, true},
-	[COL_TPOT] = {"TPOT ms", 8, 1u << MF_SERVE, 2, MF_SORT_TPOT, true},
-	[COL_MEM] = {"mem GB", 7, 3, 0, MF_SORT_MEMORY, true},
-	[COL_BAR] = {"of budget", 10, 3, 6, -1, false},
-	[COL_HIDDEN] = {"hid%", 5, 3, 3, MF_SORT_HIDDEN, true},
-	[COL_BUBBLE] = {"bub%", 5, 1u << MF_TRAIN, 4, MF_SORT_BUBBLE, true},
-	[COL_VERDICT] = {"verdict", 11, 3, 0, -1, false},
-};
-
-#define PLAN_LEAST 22
-#define GUTTER 2
-
-struct placed {
-	int x, w;
-};
-
-static int rank_width(const mf_app *a)
-{
-	int digits = 1;
-	for (size_t n = a->n_rows; n >= 10; n /= 10)
-		digits++;
-	return digits < 3 ? 3 : digits;
-}
-
-static bool column_on(const mf_app *a, int i, int cut)
-{
-	if (!(columns[i].phases & 1u << a->phase) || (columns[i].goes && columns[i].goes >= cut))
-		return false;
-	return i != COL_MOVED || mf_before_any(&a->before, a->rows_id);
-}
-
-/* Places columns in `width`; absent ones get w 0. */
-static void place_columns(const mf_app *a, int width, struct placed out[COL_COUNT])
-{
-	/* The plan's text says most: optional columns go, the least telling first, until it has its 40 columns. Only where
-	 * that does not suffice does the text give way too. */
-	static const int wanted[] = {40, 30, PLAN_LEAST};
-	int cut = 0;
-	for (size_t k = 0; k < MF_COUNT(wanted) && cut == 0; k++) {
-		for (cut = 7; cut > 0; cut--) {
-			int used = GUTTER;
-			for (int i = 0; i < COL_COUNT; i++)
-				if (column_on(a, i, cut))
-					used += 1 + (i == COL_PLAN          ? wanted[k]
-							    : i == COL_RANK ? rank_width(a)
-									    : columns[i].width);
-			if (used <= width)
-				break;
-		}
+	int upper = !detail_open ? 0 : side_open ? panes.h - (panes.h > 30 ? panes.h / 3 : 10) : panes.h;
+	if (detail_open) {
+		l->tabs = (mf_rect){panes.x, panes.y, panes.w, 1};
+		l->detail = (mf_rect){panes.x, panes.y + 1, panes.w, upper - 1};
 	}
-	cut = cut == 0 ? 1 : cut;
-	int used = GUTTER;
-	for (int i = 0; i < COL_COUNT; i++) {
-		bool on = column_on(a, i, cut);
-		out[i].w = !on ? 0 : i == COL_PLAN ? 0 : i == COL_RANK ? rank_width(a) : columns[i].width;
-		used += on ? 1 + out[i].w : 0;
+	if (side_open) {
+		l->side_tabs = (mf_rect){panes.x, panes.y + upper, panes.w, 1};
+		l->side = (mf_rect){panes.x, panes.y + upper + 1, panes.w, panes.h - upper - 1};
 	}
-	out[COL_PLAN].w = width - used > 8 ? width - used : 8;
-	int x = GUTTER;
-	for (int i = 0; i < COL_COUNT; i++) {
-		if (out[i].w == 0)
-			continue;
-		out[i].x = x;
-		x += out[i].w + 1;
-	}
-}
-
-int mf_view_heading_key(const mf_app *a, int x)
-{
-	mf_layout l;
-	struct placed at[COL_COUNT];
-	mf_layout_make(&l, a->w, a->h, a->detail_open);
-	place_columns(a, l.table.w, at);
-	for (int i = 0; i < COL_COUNT; i++)
-		if (at[i].w > 0 && x >= at[i].x && x < at[i].x + at[i].w)
-			return columns[i].sort;
-	return -1;
-}
-
-static void draw_heading(const mf_app *a, mf_cells *s, mf_rect r, const struct placed at[COL_COUNT])
-{
-	mf_cells_fill(s, r, MF_ROLE_TITLE, ' ');
-	for (int i = 0; i < COL_COUNT; i++) {
-		char text[48];
-		if (at[i].w == 0)
-			continue;
-		bool sorted = columns[i].sort >= 0 && (mf_sort_key)columns[i].sort == a->sort;
-		snprintf(text, sizeof(text), "%s%s", columns[i].title,
-			sorted ? mf_glyph_text(a->descending ? MF_G_DOWN : MF_G_UP, s->ascii) : "");
-		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
-		if (columns[i].right)
-			mf_cells_right(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
-		else
-			mf_cells_text(s, r.x + at[i].x, r.y, w, MF_ROLE_TITLE, text);
-	}
-}
-
-/* How many ranks the last change of an assumption moved a plan: "^3", "v12", "=", or "new". */
-static void moved_text(const mf_app *a, const mf_row *row, uint32_t index, char *out, size_t size)
-{
-	if (!a->rank_of)
-		return;
-	uint32_t now = a->rank_of[index], was = mf_before_rank(&a->before, &row->plan, index, a->rows_id);
-	if (was == MF_NO_ROW)
-		snprintf(out, size, "new");
-	else if (was == now)
-		snprintf(out, size, "=");
-	else
-		snprintf(out, size, "%s%u", mf_glyph_text(was > now ? MF_G_UP : MF_G_DOWN, a->ascii),
-			was > now ? was - now : now - was);
-}
-
-static void cell_text(const mf_app *a, const mf_row *row, uint32_t index, int column, char *out, size_t size)
-{
-	double v = NAN;
-	int digits = 1;
-	switch (column) {
-	case COL_RANK:
-		if (a->rank_of)
-			snprintf(out, size, "%u", a->rank_of[index] + 1);
-		return;
-	case COL_MOVED: moved_text(a, row, index, out, size); return;
-	case COL_PLAN: {
-		char plan[MF_PLAN_TEXT_MAX];
-		mf_plan_format(&row->plan, a->in.intern, plan);
-		snprintf(out, size, "%s", plan);
-		return;
-	}
-	case COL_TPUT:
-		v = a->now.tax ? row->throughput : row->untaxed;
-		mf_format_number(out, size, v, v < 1000 ? 1 : 0);
-		if (row->extrapolated && strlen(out) + 1 < size) {
-			memmove(out + 1, out, strlen(out) + 1);
-			out[0] = '~';
-		}
-		return;
-	case COL_STEP: v = row->step_ms; break;
-	case COL_TTFT: v = row->ttft_ms; break;
-	case COL_TPOT:
-		v = row->tpot_ms;
-		digits = 2;
-		break;
-	case COL_MEM: v = row->memory_gb; break;
-	case COL_HIDDEN:
-		v = 100.0 * row->hidden;
-		digits = 0;
-		break;
-	case COL_BUBBLE:
-		v = 100.0 * row->bubble;
-		digits = 0;
-		break;
-	case COL_VERDICT:
-		if (!a->now.constraint)
-			snprintf(out, size, "not asked");
-		else if (row->rule != MF_RULE_NONE)
-			snprintf(out, size, "%s %s", mf_glyph_text(MF_G_REFUSED, a->ascii),
-				mf_rule_get(row->rule)->boundary);
-		else
-			snprintf(out, size, row->probe ? "probe" : "buildable");
-		return;
-	default: return;
-	}
-	if (v >= 100000)
-		digits = 0;
-	mf_format_number(out, size, v, digits);
-}
-
-static bool is_marked(const mf_app *a, const mf_plan *p)
-{
-	for (int i = 0; i < a->n_marks; i++)
-		if (memcmp(&a->marks[i], p, sizeof(*p)) == 0)
-			return true;
-	return false;
-}
-
-static void draw_row(const mf_app *a, mf_cells *s, mf_rect r, int y, size_t position, const struct placed at[COL_COUNT])
-{
-	uint32_t index = a->view[position];
-	const mf_row *row = &a->rows[index];
-	bool refused = a->now.constraint && row->rule != MF_RULE_NONE, cursor = position == a->cursor;
-	mf_role base = cursor    ? (refused ? MF_ROLE_SELECTED_REJECTED : MF_ROLE_SELECTED)
-		       : refused ? MF_ROLE_REJECTED
-				 : MF_ROLE_TEXT;
-
-	mf_cells_fill(s, (mf_rect){r.x, y, r.w, 1}, base, ' ');
-	if (cursor)
-		mf_cells_text(s, r.x, y, 1, base, mf_glyph_text(MF_G_CURSOR, s->ascii));
-	if (is_marked(a, &row->plan))
-		mf_cells_text(s, r.x + 1, y, 1, cursor ? base : MF_ROLE_MARK, mf_glyph_text(MF_G_MARK, s->ascii));
-	for (int i = 0; i < COL_COUNT; i++) {
-		char text[MF_PLAN_TEXT_MAX] = "";
-		if (at[i].w == 0 || at[i].x >= r.w)
-			continue;
-		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
-		if (i == COL_BAR) {
-			double share = row->memory_gb * MF_GB / a->budget_bytes;
-			if (isnan(share))
-				continue;
-			int full = (int)lround((share > 1 ? 1 : share) * w);
-			for (int k = 0; k < w; k++) {
-				mf_glyph g = share > 1 && k == w - 1 ? MF_G_OVER : k < full ? MF_G_BAR1 : MF_G_EMPTY;
-				mf_role role = cursor || refused ? base : k < full ? MF_ROLE_BAR1 : MF_ROLE_DIM;
-				mf_cells_text(s, r.x + at[i].x + k, y, 1, role, mf_glyph_text(g, s->ascii));
-			}
-			continue;
-		}
-		cell_text(a, row, index, i, text, sizeof(text));
-		mf_role role = base;
-		if (i == COL_VERDICT && !cursor && a->now.constraint && !refused)
-			role = row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE;
-		if (columns[i].right)
-			mf_cells_right(s, r.x + at[i].x, y, w, role, text);
-		else
-			mf_cells_text(s, r.x + at[i].x, y, w, role, text);
-	}
-}
-
-static void draw_table(mf_app *a, mf_cells *s, const mf_layout *l)
-{
-	struct placed at[COL_COUNT];
-	mf_rect r = l->table;
-
-	place_columns(a, r.w, at);
-	draw_heading(a, s, l->heading, at);
-	for (int i = 0; i < r.h; i++) {
-		size_t position = a->top + (size_t)i;
-		if (position >= a->n_view)
-			break;
-		draw_row(a, s, r, r.y + i, position, at);
-	}
-	if (a->n_view == 0)
-		mf_cells_text(s, r.x + GUTTER, r.y, r.w - GUTTER, MF_ROLE_DIM,
-			a->searching || a->arranging ? "searching"
-			: a->n_rows > 0              ? "no plan matches; Esc clears the filter, o shows all"
-						     : "no plans");
 }
 
 /* ---- header ---- */
@@ -406,23 +146,45 @@ static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 
 /* ---- detail ---- */
 
+/* Name of tab i in a line of `width` columns: with its digit where all of them have room for it. */
+static void tab_text(char *out, size_t size, int i, bool open, int width)
+{
+	int need = 0;
+
+	for (int k = 0; mf_tab_choices[k].name; k++)
+		need += (int)strlen(mf_tab_choices[k].name) + 4;
+	if (need <= width)
+		snprintf(out, size, open ? "[%d %s]" : " %d %s ", i + 1, mf_tab_choices[i].name);
+	else
+		snprintf(out, size, open ? "[%s]" : " %s ", mf_tab_choices[i].name);
+}
+
+int mf_view_tab_at(mf_rect tabs, int x)
+{
+	int at = tabs.x;
+
+	for (int i = 0; mf_tab_choices[i].name; i++) {
+		char text[32];
+		tab_text(text, sizeof(text), i, false, tabs.w);
+		if (x >= at && x < at + (int)strlen(text))
+			return mf_tab_choices[i].value;
+		at += (int)strlen(text);
+	}
+	return -1;
+}
+
 static void draw_detail(mf_app *a, mf_cells *s, const mf_layout *l)
 {
 	mf_rect t = l->tabs;
 	int x = t.x;
 
-	if (l->rule.w > 0)
-		for (int y = l->rule.y; y < l->rule.y + l->rule.h; y++)
-			mf_cells_text(s, l->rule.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
 	for (int i = t.x; i < t.x + t.w; i++)
 		mf_cells_text(s, i, t.y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_HLINE, s->ascii));
 	for (int i = 0; mf_tab_choices[i].name; i++) {
 		char text[32];
 		/* Brackets, not colour alone, say which tab is open. */
 		bool open = mf_tab_choices[i].value == (int)a->tab;
-		snprintf(text, sizeof(text), open ? "[%d %s]" : " %d %s ", i + 1, mf_tab_choices[i].name);
-		if (x + (int)strlen(text) > t.x + t.w)
-			break;
+		tab_text(text, sizeof(text), i, open, t.w);
 		x += mf_cells_text(s, x, t.y, t.x + t.w - x, open ? MF_ROLE_TAB_ACTIVE : MF_ROLE_TAB, text);
 	}
 	if (a->focus == MF_FOCUS_DETAIL && x + 18 < t.x + t.w)
@@ -480,13 +242,20 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT,
 		MF_ACT_COPY, MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
+	/* On a refused plan the way out comes first. */
+	static const mf_action refused[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NEAREST, MF_ACT_NEXT, MF_ACT_DETAIL,
+		MF_ACT_FILTER, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_ASSUMPTIONS, MF_ACT_MARK, MF_ACT_COMPARE,
+		MF_ACT_UNDO, MF_ACT_BOUNDARIES, MF_ACT_SORT, MF_ACT_NONE};
 	static const mf_action boundaries[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
 	static const mf_action none[] = {MF_ACT_NONE};
+	const mf_row *row = mf_app_selected(a);
+	bool on_refused = a->now.constraint && row && row->rule != MF_RULE_NONE;
 	const mf_action *list = a->prompt.action != MF_ACT_NONE   ? none
 				: a->panel == MF_PANEL_PICKER     ? picker
 				: a->panel == MF_PANEL_BOUNDARIES ? boundaries
 				: a->panel != MF_PANEL_NONE       ? panel
-				: a->focus == MF_FOCUS_DETAIL     ? detail
+				: a->focus != MF_FOCUS_TABLE      ? detail
+				: on_refused                      ? refused
 								  : table;
 	int x = r.x;
 
@@ -505,8 +274,11 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 	}
 	for (; *list != MF_ACT_NONE; list++) {
 		const mf_tui_key *t = &mf_tui_keys[*list - 1];
-		char key[24];
-		snprintf(key, sizeof(key), "%.*s", (int)strcspn(t->keys, " "), t->keys);
+		char key[64];
+		mf_keymap_keys(&a->keymap, *list, key, sizeof(key));
+		key[strcspn(key, " ")] = 0;
+		if (!key[0])
+			continue;
 		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL       ? "choose"
 				   : a->panel == MF_PANEL_BOUNDARIES && *list == MF_ACT_DETAIL ? "show its plans"
 											       : t->name;
@@ -604,14 +376,15 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 	int line = 0, scroll = a->panel_scroll;
 	const char *group = "";
 	for (const mf_tui_key *t = mf_tui_keys; t->name; t++) {
-		char left[96], right[160];
+		char left[96], right[160], keys[64];
 		if (strcmp(group, t->group) != 0) {
 			if (*group)
 				line++;
 			line = help_line(s, r, line, scroll, MF_ROLE_TITLE, t->group, NULL);
 			group = t->group;
 		}
-		snprintf(left, sizeof(left), "%-10s :%s", t->keys, t->name);
+		mf_keymap_keys(&a->keymap, (mf_action)t->action, keys, sizeof(keys));
+		snprintf(left, sizeof(left), "%-10s :%s", keys, t->name);
 		snprintf(right, sizeof(right), "%s%s%s", t->help, t->argument[0] ? "  " : "", t->argument);
 		line = help_line(s, r, line, scroll, MF_ROLE_KEY, left, right);
 	}
@@ -710,20 +483,49 @@ static int draw_boundaries(mf_app *a, mf_cells *s, mf_rect r)
 	return n;
 }
 
-static void draw_panel(mf_app *a, mf_cells *s)
+/* Where the open panel stands, its frame included. */
+static mf_rect panel_rect(const mf_app *a)
 {
 	mf_rect body = {0, 2, a->w, a->h - 4};
 
+	if (a->panel != MF_PANEL_PICKER)
+		return body;
+	int h = a->n_items + 2 > body.h ? body.h : a->n_items + 2, w = 20;
+	for (int i = 0; i < a->n_items; i++) {
+		int need = mf_text_width(a->picker_items[i], a->ascii) + 6;
+		w = need > w ? need : w;
+	}
+	w = w > body.w ? body.w : w;
+	return (mf_rect){(body.w - w) / 2, body.y + (body.h - h) / 2, w, h};
+}
+
+/* First line of the panel's list that is in sight. */
+static int panel_from(const mf_app *a, int height)
+{
+	return a->panel != MF_PANEL_PICKER ? a->panel_scroll : a->item >= height ? a->item - (height - 1) : 0;
+}
+
+bool mf_view_panel_line(const mf_app *a, int x, int y, int *line)
+{
+	mf_rect r = panel_rect(a);
+
+	if (x < r.x || x >= r.x + r.w || y < r.y || y >= r.y + r.h)
+		return false;
+	/* The assumptions have a heading. */
+	int first = r.y + 1 + (a->panel == MF_PANEL_ASSUMPTIONS);
+	*line = y < first || y >= r.y + r.h - 1 ? -1 : y - first + panel_from(a, r.h - 2);
+	return true;
+}
+
+static void draw_panel(mf_app *a, mf_cells *s)
+{
+	mf_rect body = panel_rect(a);
+
 	if (a->panel == MF_PANEL_PICKER) {
-		int h = a->n_items + 2 > body.h ? body.h : a->n_items + 2, w = 20;
-		for (int i = 0; i < a->n_items; i++) {
-			int need = mf_text_width(a->picker_items[i], s->ascii) + 6;
-			w = need > w ? need : w;
-		}
-		w = w > body.w ? body.w : w;
-		mf_rect r = {(body.w - w) / 2, body.y + (body.h - h) / 2, w, h};
+		mf_rect r = body;
+		int h = r.h;
 		draw_frame(s, r, mf_tui_keys[a->picker - 1].name);
-		int from = a->item >= h - 2 ? a->item - (h - 3) : 0;
+		int from = panel_from(a, h - 2);
 		for (int i = from; i < a->n_items && i - from < h - 2; i++) {
 			mf_role role = i == a->item ? MF_ROLE_POPUP_SELECTED : MF_ROLE_POPUP;
 			int y = r.y + 1 + i - from;
@@ -766,7 +568,7 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 	*cursor_x = *cursor_y = -1;
 	s->ascii = a->ascii;
 	mf_cells_fill(s, (mf_rect){0, 0, s->w, s->h}, MF_ROLE_TEXT, ' ');
-	mf_layout_make(&l, s->w, s->h, a->detail_open);
+	mf_layout_make(&l, s->w, s->h, a->detail_open, a->side.open);
 	if (l.too_small) {
 		char text[80];
 		snprintf(text, sizeof(text), "moefs needs %dx%d, this is %dx%d; q quits", MF_MIN_W, MF_MIN_H, s->w,
@@ -794,9 +596,16 @@ void mf_app_view(mf_app *a, mf_cells *s, int *cursor_x, int *cursor_y)
 	}
 	mf_detail_refresh(a);
 	draw_header(a, s, l.header);
-	draw_table(a, s, &l);
+	if (a->front_open)
+		mf_plot_draw(a, s, l.heading, l.table);
+	else
+		mf_table_draw(a, s, &l);
+	for (int y = l.rule.y; y < l.rule.y + l.rule.h; y++)
+		mf_cells_text(s, l.rule.x, y, 1, MF_ROLE_BORDER, mf_glyph_text(MF_G_VLINE, s->ascii));
 	if (l.detail.w > 0)
 		draw_detail(a, s, &l);
+	if (l.side.w > 0)
+		mf_side_draw(a, s, l.side_tabs, l.side);
 	draw_status(a, s, l.status, cursor_x, cursor_y);
 	if (a->panel != MF_PANEL_NONE)
 		draw_panel(a, s);

@@ -24,9 +24,10 @@ typedef struct request {
 	size_t n;
 	unsigned rows_id;
 	bool tax, descending, constraint;
+	mf_phase phase;
 	mf_sort_key key;
 	mf_show show;
-	mf_filter *filter; /* owned */
+	char filter[MF_PROMPT_MAX]; /* "" for none; update never keeps one that cannot be read */
 	mf_filter_ctx ctx;
 	unsigned threads;
 	const mf_row *old_rows; /* rows on show now, when this request replaces them; NULL: none to compare with */
@@ -41,6 +42,8 @@ typedef struct answer {
 	uint32_t best;
 	bool moved;       /* ranks may differ from those shown before */
 	mf_before before; /* owned; of other rows than these */
+	uint32_t *front;  /* owned */
+	size_t n_front;
 	bool failed, abandoned;
 } answer;
 
@@ -78,7 +81,7 @@ struct mf_worker {
 	size_t n_live, cap_live;
 	unsigned rows_id, next_id;
 	double live_at_ms;
-	uint32_t *rank_of, *view;
+	uint32_t *rank_of, *view, *front;
 };
 
 static void wake_loop(mf_worker *w)
@@ -99,7 +102,8 @@ typedef struct orders {
 	size_t n;
 	bool tax, valid, sorted_valid, descending;
 	mf_sort_key key;
-	uint32_t *by_rank, *sorted;
+	uint32_t *by_rank, *sorted, *front;
+	size_t n_front;
 	bool moved; /* since the last answer that was given */
 	mf_before before;
 } orders;
@@ -122,12 +126,82 @@ static uint32_t *sort_rows(const request *r, mf_sort_key key, bool descending)
 	return s.order;
 }
 
+/* Rows of the Pareto front by rising cost: it comes by falling throughput, and on a front the two go together. */
+static void find_front(const request *r, orders *o)
+{
+	mf_search s;
+	free(o->front);
+	memset(&s, 0, sizeof(s));
+	s.rows = (mf_row *)(uintptr_t)r->rows;
+	s.n_rows = r->n;
+	if (mf_search_pareto(&s, r->phase, &o->front, &o->n_front) < 0)
+		o->front = NULL, o->n_front = 0;
+	for (size_t i = 0, j = o->n_front; i + 1 < j; i++) {
+		uint32_t swap = o->front[i];
+		o->front[i] = o->front[--j];
+		o->front[j] = swap;
+	}
+}
+
 static bool superseded(mf_worker *w)
 {
 	pthread_mutex_lock(&w->mutex);
 	bool newer = w->abandon || w->quit;
 	pthread_mutex_unlock(&w->mutex);
 	return newer;
+}
+
+/* Which rows are on show. Rows are judged in the order they lie in memory, then picked in the order of the screen: the
+ * other way round every look at a row would miss the cache. */
+typedef struct judging {
+	mf_worker *w;
+	const request *r;
+	const uint32_t *rank_of;
+	bool *on_show;
+	mf_filter *filter[64]; /* one a thread: a filter keeps what it matches with */
+	int stopped;
+} judging;
+#define JUDGE_ROWS 16384
+
+static void judge_chunk(void *payload, size_t item, unsigned worker)
+{
+	judging *j = payload;
+	const request *r = j->r;
+	size_t from = item * JUDGE_ROWS, to = from + JUDGE_ROWS < r->n ? from + JUDGE_ROWS : r->n;
+
+	if (__atomic_load_n(&j->stopped, __ATOMIC_RELAXED))
+		return;
+	if (superseded(j->w)) {
+		__atomic_store_n(&j->stopped, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	for (size_t i = from; i < to; i++) {
+		bool buildable = r->rows[i].rule == MF_RULE_NONE;
+		j->on_show[i] = r->show == MF_SHOW_BUILDABLE  ? buildable
+				: r->show == MF_SHOW_REJECTED ? !buildable
+							      : true;
+		if (j->on_show[i] && j->filter[worker])
+			j->on_show[i] = mf_filter_match(j->filter[worker], &r->ctx, &r->rows[i], j->rank_of[i] + 1);
+	}
+}
+
+/* False when a newer request came meanwhile, or memory is short. */
+static bool judge_rows(mf_worker *w, const request *r, const uint32_t *rank_of, bool *on_show)
+{
+	judging j = {w, r, rank_of, on_show, {NULL}, 0};
+	size_t chunks = (r->n + JUDGE_ROWS - 1) / JUDGE_ROWS;
+	mf_pool *pool = NULL;
+	mf_err err;
+	bool ok = mf_pool_new(&pool, r->filter[0] && chunks > 4 ? r->threads : 1, &err) == MF_OK;
+
+	for (unsigned i = 0; ok && i < mf_pool_threads(pool); i++)
+		ok = mf_filter_parse(&j.filter[i], r->filter, r->phase, NULL, &err) == MF_OK;
+	if (ok)
+		mf_pool_run(pool, chunks, judge_chunk, &j);
+	for (size_t i = 0; i < MF_COUNT(j.filter); i++)
+		mf_filter_free(j.filter[i]);
+	mf_pool_free(pool);
+	return ok && !j.stopped;
 }
 
 /* False when a newer request came meanwhile; the answer is then empty. */
@@ -143,11 +217,14 @@ static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
 			mf_before_make(&o->before, r->old_rows, o->by_rank, o->n);
 	}
 	if (!o->valid || o->rows_id != r->rows_id || o->n != r->n || o->tax != r->tax) {
+		bool changed = !o->front || o->rows_id != r->rows_id || o->n != r->n;
 		free(o->by_rank);
 		o->by_rank = sort_rows(r, MF_SORT_THROUGHPUT, true);
 		o->rows_id = r->rows_id, o->n = r->n, o->tax = r->tax;
 		o->valid = o->by_rank != NULL;
 		o->sorted_valid = false;
+		if (changed)
+			find_front(r, o);
 	}
 	bool by_rank = r->key == MF_SORT_THROUGHPUT && r->descending;
 	if (o->valid && !by_rank && (!o->sorted_valid || o->key != r->key || o->descending != r->descending)) {
@@ -167,23 +244,20 @@ static bool arrange(mf_worker *w, const request *r, orders *o, answer *out)
 		if (out->best == MF_NO_ROW && (!r->constraint || r->rows[row].rule == MF_RULE_NONE))
 			out->best = row;
 	}
-	/* Rows are judged in the order they lie in memory, then picked in the order of the screen: the other way round every
-	 * look at a row would miss the cache. */
-	for (size_t i = 0; i < r->n; i++) {
-		bool buildable = r->rows[i].rule == MF_RULE_NONE;
-		if ((i & 4095) == 4095 && superseded(w)) {
-			out->abandoned = true;
-			goto fail;
-		}
-		on_show[i] = r->show == MF_SHOW_BUILDABLE ? buildable : r->show == MF_SHOW_REJECTED ? !buildable : true;
-		if (on_show[i] && r->filter)
-			on_show[i] = mf_filter_match(r->filter, &r->ctx, &r->rows[i], out->rank_of[i] + 1);
+	if (!judge_rows(w, r, out->rank_of, on_show)) {
+		out->abandoned = superseded(w);
+		goto fail;
 	}
 	const uint32_t *order = by_rank ? o->by_rank : o->sorted;
 	for (size_t i = 0; i < r->n; i++)
 		if (on_show[order[i]])
 			out->view[out->n_view++] = order[i];
 	free(on_show);
+	out->front = o->front ? malloc((o->n_front + 1) * sizeof(*out->front)) : NULL;
+	if (out->front) {
+		memcpy(out->front, o->front, o->n_front * sizeof(*out->front));
+		out->n_front = o->n_front;
+	}
 	/* What an abandoned request changed is told with the next answer. */
 	out->moved = o->moved;
 	out->before = o->before;
@@ -216,7 +290,6 @@ static void *arrange_main(void *payload)
 		w->has_request = false;
 		pthread_mutex_unlock(&w->mutex);
 		arrange(w, &r, &o, &a);
-		mf_filter_free(r.filter);
 		pthread_mutex_lock(&w->mutex);
 		w->ans = a;
 		w->has_answer = true;
@@ -228,6 +301,7 @@ static void *arrange_main(void *payload)
 	pthread_mutex_unlock(&w->mutex);
 	free(o.by_rank);
 	free(o.sorted);
+	free(o.front);
 	mf_before_dispose(&o.before);
 	return NULL;
 }
@@ -338,11 +412,10 @@ void mf_worker_free(mf_worker *w)
 		pthread_join(w->arrange_thread, NULL);
 	if (w->search_started)
 		pthread_join(w->search_thread, NULL);
-	if (w->has_request)
-		mf_filter_free(w->req.filter);
 	if (w->has_answer) {
 		free(w->ans.rank_of);
 		free(w->ans.view);
+		free(w->ans.front);
 		mf_before_dispose(&w->ans.before);
 	}
 	mf_search_free(w->found);
@@ -352,6 +425,7 @@ void mf_worker_free(mf_worker *w)
 	free(w->live);
 	free(w->rank_of);
 	free(w->view);
+	free(w->front);
 	close(w->pipe[0]);
 	close(w->pipe[1]);
 	pthread_cond_destroy(&w->wake);
@@ -391,7 +465,10 @@ bool mf_worker_clear(mf_worker *w, mf_app *a)
 	w->shown = w->next = NULL;
 	free(w->rank_of);
 	free(w->view);
-	w->rank_of = w->view = NULL;
+	free(w->front);
+	w->rank_of = w->view = w->front = NULL;
+	a->front = NULL;
+	a->n_front = 0;
 	w->n_live = 0;
 	w->n_batch = 0;
 	w->rows_id = ++w->next_id;
@@ -451,7 +528,6 @@ void mf_worker_search(mf_worker *w, mf_app *a)
 static void start_arrange(mf_worker *w, mf_app *a)
 {
 	request r;
-	mf_err err;
 
 	w->arrange_wanted = false;
 	memset(&r, 0, sizeof(r));
@@ -465,14 +541,14 @@ static void start_arrange(mf_worker *w, mf_app *a)
 		r.rows = w->live, r.n = w->n_live, r.rows_id = w->rows_id;
 	}
 	r.tax = a->now.tax;
+	r.phase = a->phase;
 	r.key = a->sort;
 	r.descending = a->descending;
 	r.constraint = a->now.constraint;
 	r.show = a->show;
 	r.ctx = (mf_filter_ctx){a->in.intern, a->world};
 	r.threads = a->now.search.threads;
-	if (mf_filter_parse(&r.filter, a->filter, a->phase, NULL, &err) < 0)
-		r.filter = NULL; /* update never keeps a filter it could not read */
+	snprintf(r.filter, sizeof(r.filter), "%s", a->filter);
 	pthread_mutex_lock(&w->mutex);
 	w->req = r;
 	w->has_request = true;
@@ -493,12 +569,10 @@ void mf_worker_arrange(mf_worker *w, mf_app *a)
 	/* The running one is out of date: withdraw a request not begun, and let a begun one notice. */
 	pthread_mutex_lock(&w->mutex);
 	bool waiting = w->has_request;
-	if (waiting) {
-		mf_filter_free(w->req.filter);
+	if (waiting)
 		w->has_request = false;
-	} else {
+	else
 		w->abandon = true;
-	}
 	pthread_mutex_unlock(&w->mutex);
 	if (waiting)
 		start_arrange(w, a);
@@ -560,8 +634,12 @@ static unsigned take_answer(mf_worker *w, mf_app *a, answer ans)
 	}
 	free(w->rank_of);
 	free(w->view);
+	free(w->front);
 	w->rank_of = ans.rank_of;
 	w->view = ans.view;
+	w->front = ans.front;
+	a->front = ans.front;
+	a->n_front = ans.n_front;
 	a->best = ans.best;
 	return mf_app_arranged(a, w->rank_of, w->view, ans.n_view);
 }

@@ -163,6 +163,14 @@ mf_status mf_file_read(mf_buf *out, const char *path, size_t max_bytes, mf_err *
 /** Writes a whole file or nothing: temporary file beside it, flush, rename. `mode` as for open(2), e.g. 0644. */
 mf_status mf_file_write(const char *path, const void *data, size_t len, unsigned mode, mf_err *err);
 
+/**
+ * Path of a user's file by the XDG rules: $VARIABLE/moefs/REST, or $HOME/FALLBACK/moefs/REST when the variable is unset
+ * or relative. False when there is no home or no room. E.g. ("XDG_CONFIG_HOME", ".config", "keys.yaml").
+ */
+bool mf_user_path(char *out, size_t size, const char *variable, const char *fallback, const char *rest);
+/** Makes the folders above `path` that are missing (mode 0700). */
+mf_status mf_make_parents(const char *path, mf_err *err);
+
 /* ---- SHA-256 --------------------------------------------------------------------------------------------------- */
 
 typedef struct mf_sha256 mf_sha256;

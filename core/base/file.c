@@ -145,3 +145,35 @@ mf_status mf_sha256_hex(const void *data, size_t len, char hex[65])
 	mf_sha256_finish(h, hex);
 	return MF_OK;
 }
+
+bool mf_user_path(char *out, size_t size, const char *variable, const char *fallback, const char *rest)
+{
+	const char *folder = getenv(variable), *home = getenv("HOME");
+	int n;
+
+	if (folder && folder[0] == '/')
+		n = snprintf(out, size, "%s/moefs/%s", folder, rest);
+	else if (home && home[0] == '/')
+		n = snprintf(out, size, "%s/%s/moefs/%s", home, fallback, rest);
+	else
+		return false;
+	return n > 0 && (size_t)n < size;
+}
+
+mf_status mf_make_parents(const char *path, mf_err *err)
+{
+	char folder[4096];
+	int n = snprintf(folder, sizeof(folder), "%s", path);
+
+	if (n < 0 || (size_t)n >= sizeof(folder))
+		return mf_fail(err, MF_EINPUT, "%.60s...: the path is too long", path);
+	for (char *s = folder + 1; *s; s++) {
+		if (*s != '/')
+			continue;
+		*s = 0;
+		if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+			return mf_fail_at(err, MF_EIO, folder, 0, NULL, "cannot make the folder: %s", strerror(errno));
+		*s = '/';
+	}
+	return MF_OK;
+}

@@ -48,6 +48,7 @@ void mf_cost_free(mf_cost *c)
 	mf_train_memory_free(c->train_memory);
 	mf_train_time_free(c->train_time);
 	mf_serve_state_free(c->serve);
+	mf_train_sim_free(c->sim);
 	free(c);
 }
 
@@ -79,9 +80,14 @@ void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out)
 	timing(c, p, out, NULL);
 }
 
-mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err *err)
+bool mf_cost_layout(mf_cost *c, const mf_plan *p, char *out, size_t size)
 {
-	memset(out, 0, sizeof(*out));
+	assert(c->in.workload->phase == MF_TRAIN && p->phase == MF_TRAIN);
+	return mf_train_layout(c, p, out, size);
+}
+
+static mf_status priced(const mf_cost *c, const mf_plan *p, mf_err *err)
+{
 	if (p->phase != c->in.workload->phase)
 		return mf_fail(err, MF_EINPUT, "the plan is for %s, the workload for %s",
 			mf_choice_name(mf_phase_choices, p->phase),
@@ -92,7 +98,29 @@ mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err 
 		return mf_fail_at(err, MF_EINPUT, NULL, 0, "ep", "ep*etp*pp does not divide the %u GPUs", c->world);
 	if (p->phase == MF_SERVE && mf_plan_etp(p, c->world) == 0)
 		return mf_fail_at(err, MF_EINPUT, NULL, 0, "ep", "ep*moe_dp does not divide tp*cp*dp");
+	return MF_OK;
+}
+
+mf_status mf_cost_explain(mf_cost *c, const mf_plan *p, mf_explain *out, mf_err *err)
+{
+	mf_status st = priced(c, p, err);
+
+	memset(out, 0, sizeof(*out));
+	if (st < 0)
+		return st;
 	memory(c, p, &out->memory, out);
 	timing(c, p, &out->time, out);
 	return MF_OK;
+}
+
+mf_status mf_cost_explain_stage(mf_cost *c, const mf_plan *p, uint32_t stage, mf_explain *out, mf_err *err)
+{
+	mf_status st = priced(c, p, err);
+
+	memset(out, 0, sizeof(*out));
+	if (st < 0)
+		return st;
+	if (p->phase != MF_TRAIN || stage >= p->pp)
+		return mf_fail_at(err, MF_EINPUT, NULL, 0, "pp", "the plan has no training stage %u", stage);
+	return mf_train_memory_stage(c, p, stage, out, err);
 }

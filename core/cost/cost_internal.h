@@ -7,6 +7,7 @@
 struct mf_train_memory; /* memory_train.c */
 struct mf_train_time;   /* time_train.c */
 struct mf_serve_state;  /* serve.c */
+struct mf_train_sim;    /* sim_train.c */
 
 struct mf_cost {
 	mf_inputs in;
@@ -16,6 +17,7 @@ struct mf_cost {
 	struct mf_train_memory *train_memory;
 	struct mf_train_time *train_time;
 	struct mf_serve_state *serve;
+	struct mf_train_sim *sim; /* made by the first simulation */
 };
 
 /* Each returns a status so that mf_cost_new can fail; free accepts NULL. */
@@ -25,10 +27,14 @@ mf_status mf_train_time_new(mf_cost *c, mf_err *err);
 void mf_train_time_free(struct mf_train_time *s);
 mf_status mf_serve_state_new(mf_cost *c, mf_err *err);
 void mf_serve_state_free(struct mf_serve_state *s);
+void mf_train_sim_free(struct mf_train_sim *s);
 
 /* The fast calls pass ex == NULL; the explain call passes one and gets lines or terms appended by the same code. */
 void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex);
+/* One stage, opened. */
+mf_status mf_train_memory_stage(mf_cost *c, const mf_plan *p, uint32_t stage, mf_explain *ex, mf_err *err);
 void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex);
+bool mf_train_layout(mf_cost *c, const mf_plan *p, char *out, size_t size);
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex);
 void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex);
 

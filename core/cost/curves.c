@@ -3,6 +3,12 @@
 
 #include <math.h>
 
+const mf_curve_info mf_curve_infos[MF_CURVE_COUNT] = {
+#define C(id, name, first, n, d0, d1, d2, d3) [MF_CURVE_##id] = {name, MF_C_##first, n, {d0, d1, d2, d3}},
+#include "curves.def"
+#undef C
+};
+
 mf_gpu_rates mf_gpu_rates_of(const mf_cluster *c)
 {
 	mf_gpu_rates r = {.hbm = c->hbm_gbps * 1e3, .sms = c->sm_count};
@@ -25,13 +31,17 @@ double mf_gemm_us(const double *g, const mf_gpu_rates *r, mf_linear type, double
 	return g[MF_GEMM_T0] + g[MF_GEMM_TAU] * k / 1024 + hypot(memory, math);
 }
 
+double mf_padded_rows(double mine, double active)
+{
+	return mine > active ? 16 * ceil(mine / fmax(active, 1e-9) / 16) * active : 16 * active;
+}
+
 double mf_experts_us(const double *g, const mf_gpu_rates *r, double peak, const mf_experts_shape *s)
 {
-	double rows16, weights, math, traffic;
+	double weights, math, traffic;
 
-	rows16 = s->mine > s->active ? 16 * ceil(s->mine / fmax(s->active, 1e-9) / 16) * s->active : 16 * s->active;
 	weights = s->matrices * s->hidden * s->width * s->weight_bytes * s->active / (r->hbm * g[MF_MOE_HBM]);
-	math = 2 * s->matrices * s->hidden * s->width * rows16 / (peak * g[MF_MOE_ROOF]);
+	math = 2 * s->matrices * s->hidden * s->width * s->rows / (peak * g[MF_MOE_ROOF]);
 	traffic = (s->mine + g[MF_MOE_FOREIGN] * fmax(0, s->streamed - s->mine)) * (3 * s->hidden + 4 * s->width) * 2 /
 		  (r->hbm * g[MF_MOE_ACT]);
 	return g[MF_MOE_T0] + hypot(weights, math) + traffic;
@@ -46,14 +56,14 @@ double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double
 		       4 * batch * heads * head_dim * context / (r->peak[MF_BF16] * g[MF_DEC_ROOF]));
 }
 
-double mf_prefill_us(const double *g, const mf_gpu_rates *r, double n, double cached, double window, double heads,
-	double kv_heads, double head_dim)
+double mf_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double window,
+	double heads, double kv_heads, double head_dim)
 {
-	double pairs = n * cached + n * n / 2, io;
+	double pairs = seqs * (n * cached + n * n / 2), io;
 
 	if (window > 0)
-		pairs = fmin(pairs, n * (window + 64));
-	io = n * head_dim * (2 * heads + 2 * kv_heads) * 2 + cached * kv_heads * head_dim * 4;
+		pairs = fmin(pairs, seqs * n * (window + 64));
+	io = seqs * (n * head_dim * (2 * heads + 2 * kv_heads) * 2 + cached * kv_heads * head_dim * 4);
 	return g[MF_CTX_T0] + g[MF_CTX_TOKENS] * fmin(n, window > 0 ? window : n) / 1024 +
 	       4 * heads * head_dim * pairs / (r->peak[MF_BF16] * g[MF_CTX_ROOF] * sqrt(fmin(1, head_dim / 128))) +
 	       io / (r->hbm * g[MF_CTX_HBM]);
@@ -67,11 +77,11 @@ double mf_mla_decode_us(const double *g, const mf_gpu_rates *r, double batch, do
 	       2 * batch * fmax(heads, 16) * context * (2.0 * kv_lora + rope) / (r->peak[MF_BF16] * g[MF_MLADEC_ROOF]);
 }
 
-double mf_mla_prefill_us(
-	const double *g, const mf_gpu_rates *r, double n, double cached, double heads, double qk_dim, double v_dim)
+double mf_mla_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double heads,
+	double qk_dim, double v_dim)
 {
-	return g[MF_MLACTX_T0] + g[MF_MLACTX_ROWS] * n * heads / 1e6 +
-	       2 * heads * (n * cached + n * n / 2) * (qk_dim + v_dim) / (r->peak[MF_BF16] * g[MF_MLACTX_ROOF]);
+	return g[MF_MLACTX_T0] + g[MF_MLACTX_ROWS] * seqs * n * heads / 1e6 * ((qk_dim + v_dim) / 320) +
+	       2 * heads * seqs * (n * cached + n * n / 2) * (qk_dim + v_dim) / (r->peak[MF_BF16] * g[MF_MLACTX_ROOF]);
 }
 
 double mf_mla_bmm_us(

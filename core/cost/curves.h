@@ -7,6 +7,7 @@
 #ifndef MF_CURVES_H
 #define MF_CURVES_H
 
+#include "cost.h"
 #include "plan.h"
 
 /** What a GPU can do at most: constants are shares of these. */
@@ -36,7 +37,10 @@ typedef struct mf_experts_shape {
 	double active;        /* distinct experts of this rank that get a token */
 	double mine;          /* tokens x choices that this rank computes */
 	double streamed;      /* tokens x choices that it reads, of which `mine` are its own */
+	double rows;          /* `mine` padded to 16 an expert, see mf_padded_rows */
 } mf_experts_shape;
+/** Rows of `mine` slots spread evenly over `active` experts, each padded to a multiple of 16. */
+double mf_padded_rows(double mine, double active);
 /** Constants: launch, share of HBM on weights, share of the roof, share of HBM on activations, share of foreign slots. */
 enum { MF_MOE_T0, MF_MOE_HBM, MF_MOE_ROOF, MF_MOE_ACT, MF_MOE_FOREIGN, MF_MOE_CONSTS };
 /** t0 + hypot(weights of active experts, flop of rows padded to 16 an expert) + (mine + x foreign) (3 h + 4 I) 2 / (g hbm). */
@@ -50,9 +54,9 @@ double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double
 
 /** Constants: launch, us a 1024 of tokens, share of the roof, share of HBM. */
 enum { MF_CTX_T0, MF_CTX_TOKENS, MF_CTX_ROOF, MF_CTX_HBM, MF_CTX_CONSTS };
-/** One causal prompt of n tokens after `cached`; window 0 is full attention. */
-double mf_prefill_us(const double *g, const mf_gpu_rates *r, double n, double cached, double window, double heads,
-	double kv_heads, double head_dim);
+/** `seqs` causal prompts of n tokens each after `cached`; window 0 is full attention. */
+double mf_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double window,
+	double heads, double kv_heads, double head_dim);
 
 /** MLA's absorbed form. Constants: launch, us a wave of requests, share of HBM, share of the roof. */
 enum { MF_MLADEC_T0, MF_MLADEC_WAVE, MF_MLADEC_HBM, MF_MLADEC_ROOF, MF_MLADEC_CONSTS };
@@ -61,8 +65,8 @@ double mf_mla_decode_us(const double *g, const mf_gpu_rates *r, double batch, do
 
 /** MLA with plain heads of qk + v dims. Constants: launch, us a million rows of heads, share of the roof. */
 enum { MF_MLACTX_T0, MF_MLACTX_ROWS, MF_MLACTX_ROOF, MF_MLACTX_CONSTS };
-double mf_mla_prefill_us(
-	const double *g, const mf_gpu_rates *r, double n, double cached, double heads, double qk_dim, double v_dim);
+double mf_mla_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double heads,
+	double qk_dim, double v_dim);
 
 /** One of MLA's two absorbed products (k or v side). Constants: launch, share of the bf16 roof, share of HBM. */
 enum { MF_BMM_T0, MF_BMM_ROOF, MF_BMM_HBM, MF_BMM_CONSTS };

@@ -26,62 +26,51 @@ static uint32_t mtp_layers(const mf_cost *c)
 	return c->in.workload->mtp ? c->in.model->mtp_layers : 0;
 }
 
-static double padded_vocab(const mf_model *m, const mf_plan *p)
+/* Rows of the embedding on a rank (training/tokenizer: the vocabulary is padded to a multiple times tp). */
+static double padded_vocab(const mf_cost *c, const mf_plan *p)
 {
-	uint64_t step = 128u * (uint64_t)p->tp;
+	uint32_t multiple = c->in.stack->vocab_multiple ? c->in.stack->vocab_multiple : 128;
+	uint64_t step = multiple * (uint64_t)p->tp;
 
-	return (double)((m->vocab + step - 1) / step * 128u);
+	return (double)((c->in.model->vocab + step - 1) / step * multiple);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------------------------ */
 
-/* Distinct weight shapes and who has them. Transformer Engine caches one dummy gradient a shape, so two linears of one
- * shape cost one. */
-struct shapes {
-	struct {
-		double out, in;
-		unsigned owners;
-	} item[20];
-	size_t n;
-};
-
-/* A linear weight of `out` x `in` on this rank. */
-static double linear(struct shapes *s, unsigned owners, double out, double in)
+/* Transformer Engine caches one dummy gradient a shape, so two linears of one shape cost one. A linear weight of `out` x
+ * `in` on this rank: its parameters. */
+static double linear(mf_layer_memory *l, unsigned owners, double out, double in)
 {
-	for (size_t i = 0; i < s->n; i++)
-		if (s->item[i].out == out && s->item[i].in == in) {
-			s->item[i].owners |= owners;
+	for (size_t i = 0; i < l->n_shapes; i++)
+		if (l->shapes[i].out == out && l->shapes[i].in == in) {
+			l->shapes[i].owners |= owners;
 			return out * in;
 		}
-	if (s->n < MF_COUNT(s->item)) {
-		s->item[s->n].out = out;
-		s->item[s->n].in = in;
-		s->item[s->n++].owners = owners;
-	}
+	if (l->n_shapes < MF_MAX_SHAPES)
+		l->shapes[l->n_shapes++] = (mf_weight_shape){out, in, owners};
 	return out * in;
 }
 
-static double attention_params(const mf_model *m, double tp, struct shapes *s)
+static double attention_params(const mf_model *m, double tp, unsigned owners, mf_layer_memory *l)
 {
-	const unsigned all = MF_HAS_DENSE | MF_HAS_MOE | MF_HAS_MTP;
 	double h = m->hidden, n = h;
 
 	if (m->attention == MF_MLA) {
 		double qd = m->qk_nope + m->qk_rope;
 
 		if (m->q_lora) {
-			n += linear(s, all, m->q_lora, h) + m->q_lora;
-			n += linear(s, all, m->heads * qd / tp, m->q_lora);
+			n += linear(l, owners, m->q_lora, h) + m->q_lora;
+			n += linear(l, owners, m->heads * qd / tp, m->q_lora);
 		} else {
-			n += linear(s, all, m->heads * qd / tp, h);
+			n += linear(l, owners, m->heads * qd / tp, h);
 		}
-		n += linear(s, all, m->kv_lora + m->qk_rope, h) + m->kv_lora;
-		n += linear(s, all, m->heads * (double)(m->qk_nope + m->v_dim) / tp, m->kv_lora);
-		n += linear(s, all, h, m->heads * (double)m->v_dim / tp);
+		n += linear(l, owners, m->kv_lora + m->qk_rope, h) + m->kv_lora;
+		n += linear(l, owners, m->heads * (double)(m->qk_nope + m->v_dim) / tp, m->kv_lora);
+		n += linear(l, owners, h, m->heads * (double)m->v_dim / tp);
 	} else {
-		double wide = (m->heads + 2.0 * m->kv_heads) * m->head_dim / tp;
+		double wide = (m->heads * (m->attention_gate ? 2.0 : 1) + 2.0 * m->kv_heads) * m->head_dim / tp;
 
-		n += linear(s, all, wide, h) + linear(s, all, h, m->heads * (double)m->head_dim / tp);
+		n += linear(l, owners, wide, h) + linear(l, owners, h, m->heads * (double)m->head_dim / tp);
 		if (m->qkv_bias || m->linear_bias)
 			n += wide;
 		if (m->linear_bias)
@@ -89,58 +78,104 @@ static double attention_params(const mf_model *m, double tp, struct shapes *s)
 		if (m->qk_norm)
 			n += m->qk_norm_whole ? (m->heads + m->kv_heads) * (double)m->head_dim / tp : 2.0 * m->head_dim;
 	}
+	if (m->index_topk) /* sparse attention's indexer: query, key and head weights, whole on every rank */
+		n += linear(l, owners, m->index_heads * (double)m->index_dim, m->q_lora ? m->q_lora : h) +
+		     linear(l, owners, m->index_dim, h) + linear(l, owners, m->index_heads, h);
 	return n + (m->attention_sinks ? m->heads / tp : 0);
 }
 
-static double dense_ffn_params(const mf_model *m, double tp, unsigned owners, struct shapes *s)
+/* Mamba-2 (mamba_mixer.py): one projection in, a short convolution, scalars a head, a gated norm, one projection out. */
+static double mamba_params(const mf_model *m, double tp, unsigned owners, mf_layer_memory *l)
+{
+	double h = m->hidden, di = m->mamba_heads * (double)m->mamba_head_dim,
+	       gs = 2.0 * m->mamba_groups * m->mamba_state;
+
+	return h + linear(l, owners, (2 * di + gs + m->mamba_heads) / tp, h) + (di + gs) * (m->mamba_conv + 1) / tp +
+	       (3.0 * m->mamba_heads + di) / tp + linear(l, owners, h, di / tp);
+}
+
+/* Gated delta net: query, key, value and gate by one projection, rates by another. */
+static double delta_params(const mf_model *m, double tp, unsigned owners, mf_layer_memory *l)
+{
+	double h = m->hidden, k = m->delta_k_heads * (double)m->delta_k_dim,
+	       v = m->delta_v_heads * (double)m->delta_v_dim;
+
+	return h + linear(l, owners, (2 * k + 2 * v) / tp, h) + linear(l, owners, 2.0 * m->delta_v_heads / tp, h) +
+	       (2 * k + v) * m->delta_conv / tp + 2.0 * m->delta_v_heads / tp + m->delta_v_dim +
+	       linear(l, owners, h, v / tp);
+}
+
+static double dense_ffn_params(const mf_model *m, double tp, unsigned owners, mf_layer_memory *l)
 {
 	double f = m->ffn / tp, h = m->hidden, sw = m->gated ? 2 : 1;
 
-	return h + linear(s, owners, sw * f, h) + linear(s, owners, h, f) +
+	return h + linear(l, owners, sw * f, h) + linear(l, owners, h, f) +
 	       (m->linear_bias || m->mlp_bias ? sw * f + h : 0);
+}
+
+/* Width of what routed experts receive. */
+static double expert_width(const mf_model *m)
+{
+	return m->moe_latent ? m->moe_latent : m->hidden;
 }
 
 /* Norm, router and shared experts of a MoE layer; its routed experts on this rank go to *experts. */
 static double moe_params(
-	const mf_model *m, double tp, double etp, double ep, unsigned owners, struct shapes *s, double *experts)
+	const mf_model *m, const mf_plan *p, double etp, unsigned owners, mf_layer_memory *l, double *experts)
 {
-	double h = m->hidden, sw = m->gated ? 2 : 1, f = m->moe_ffn / etp, n = h + m->experts * h;
-	double one = linear(s, owners, sw * f, h) + linear(s, owners, h, f);
+	double h = m->hidden, sw = m->gated ? 2 : 1, f = m->moe_ffn / etp, wide = expert_width(m),
+	       n = h + m->experts * h;
+	double one = linear(l, owners, sw * f, wide) + linear(l, owners, wide, f);
 
-	*experts = m->experts / ep * (one + (m->linear_bias || m->mlp_bias ? sw * f + h : 0));
+	*experts = m->experts / (double)p->ep * (one + (m->linear_bias || m->mlp_bias ? sw * f + wide : 0));
+	if (m->moe_latent)
+		n += linear(l, owners, wide, h) + linear(l, owners, h, wide);
 	if (m->shared_ffn) {
-		double g = m->shared_ffn / tp;
+		double g = m->shared_ffn / (double)p->tp;
 
-		n += linear(s, owners, sw * g, h) + linear(s, owners, h, g) + (m->shared_gate ? h : 0);
+		n += linear(l, owners, sw * g, h) + linear(l, owners, h, g) + (m->shared_gate ? h : 0);
 	}
+	return n;
+}
+
+static double kind_params(
+	const mf_cost *c, const mf_plan *p, mf_layer_kind k, unsigned owners, mf_layer_memory *l, double *experts)
+{
+	const mf_model *m = c->in.model;
+	double tp = p->tp, n = 0;
+
+	*experts = 0;
+	switch (k.mixer) {
+	case MF_MIX_MAMBA2: n = mamba_params(m, tp, owners, l); break;
+	case MF_MIX_DELTA: n = delta_params(m, tp, owners, l); break;
+	case MF_MIX_NONE: break;
+	default: n = attention_params(m, tp, owners, l);
+	}
+	if (k.ffn == MF_FFN_DENSE)
+		n += dense_ffn_params(m, tp, owners, l);
+	else if (k.ffn == MF_FFN_MOE)
+		n += moe_params(m, p, l->etp, owners, l, experts);
 	return n;
 }
 
 static void count_params(const mf_cost *c, const mf_plan *p, mf_layer_memory *l)
 {
+	const mf_layer_kinds *kinds = mf_train_kinds(c);
 	const mf_model *m = c->in.model;
-	double tp = p->tp, vocab = padded_vocab(m, p), h = m->hidden, attention;
-	uint32_t mtp = mtp_layers(c);
-	bool last_moe = m->layers && m->moe_layer[m->layers - 1];
-	struct shapes s = {.n = 0};
+	double vocab = padded_vocab(c, p), h = m->hidden;
+	uint32_t mtp = mtp_layers(c), sets = mtp && c->in.stack->mtp_repeated ? 1 : mtp;
 
-	attention = attention_params(m, tp, &s);
-	if (m->moe_layers < m->layers)
-		l->params[0] = attention + dense_ffn_params(m, tp, MF_HAS_DENSE | (last_moe ? 0u : MF_HAS_MTP), &s);
-	if (m->moe_layers)
-		l->params[1] = attention + moe_params(m, tp, l->etp, p->ep, MF_HAS_MOE | (last_moe ? MF_HAS_MTP : 0u),
-						   &s, &l->experts[1]);
-	l->embedding = vocab * h;
-	l->head = linear(&s, MF_HAS_HEAD, vocab, h);
+	for (uint32_t k = 0; k < kinds->n; k++)
+		l->params[k] = kind_params(c, p, kinds->kind[k], 1u << k, l, &l->experts[k]);
+	l->embedding = (vocab + m->learned_positions) * h;
+	l->head = linear(l, MF_HAS_HEAD, vocab, h);
 	l->final_norm = h;
 	if (mtp) {
-		l->mtp = mtp * (3 * h + linear(&s, MF_HAS_MTP, h / tp, 2 * h) + l->params[last_moe]);
-		l->mtp_experts = mtp * l->experts[last_moe];
+		double experts, layer = kind_params(c, p, kinds->mtp, MF_HAS_MTP, l, &experts);
+
+		l->mtp = sets * (3 * h + linear(l, MF_HAS_MTP, h / p->tp, 2 * h) + layer);
+		l->mtp_experts = sets * experts;
 	}
-	for (unsigned has = 0; has < MF_HAS_ALL; has++)
-		for (size_t i = 0; i < s.n; i++)
-			if (s.item[i].owners & has)
-				l->shape_bytes[has] += 2 * s.item[i].out * s.item[i].in;
 }
 
 /* ---- activations ----------------------------------------------------------------------------------------------- */
@@ -149,7 +184,8 @@ struct sizes {
 	double s, t, q, seq; /* tokens, sequence-parallel tokens, saved bytes, sequence on the rank */
 	double micro_batch;
 	bool low_precision, unfused;
-	double dropout;
+	double dropout, hidden_dropout;
+	bool separate_wgrad, sequential;
 };
 
 /* Bytes of a saved linear input: bf16, one byte, one byte with block scales, half a byte with a scale to sixteen. */
@@ -179,6 +215,9 @@ static struct sizes sizes_of(const mf_cost *c, const mf_plan *p)
 	z.low_precision = w->precision != MF_PREC_BF16;
 	z.unfused = c->in.stack->attention == MF_ATTN_UNFUSED;
 	z.dropout = c->in.stack->attention_dropout;
+	z.hidden_dropout = c->in.stack->hidden_dropout;
+	z.separate_wgrad = c->in.stack->separate_wgrad;
+	z.sequential = c->in.stack->sequential_experts;
 	return z;
 }
 
@@ -232,7 +271,7 @@ static struct extra attention_act(
 	} else {
 		double kv = (double)m->kv_heads / p->tp;
 
-		wide = z->s * (heads + 2 * kv) * m->head_dim;
+		wide = z->s * (heads * (m->attention_gate ? 2 : 1) + 2 * kv) * m->head_dim;
 		out = z->s * heads * m->head_dim;
 		kept[MF_ACT_ATTN_QKV] = 2 * wide;
 		if (m->qk_norm)
@@ -252,10 +291,42 @@ static struct extra attention_act(
 		x.forward = 0;
 		x.backward = 2 * wide + 2 * out;
 	}
+	kept[MF_ACT_ATTN_DROPOUT] = z->hidden_dropout > 0 ? z->t * h : 0;
 	kept[MF_ACT_ATTN_CORE_OUT] = (2 + (z->low_precision ? z->q : 0)) * out;
 	/* What is recomputed must exist again while its layer runs backward; split wgrad keeps gradients of outputs. */
 	x.backward += again + (delayed ? 2 * wide + 2 * z->t * h : 0);
 	return x;
+}
+
+/* What a state-space or linear-attention mixer keeps is not read from its kernels: the size of what passes through. */
+static struct extra mamba_act(const mf_model *m, const mf_plan *p, const struct sizes *z, double *kept)
+{
+	double h = m->hidden, heads = (double)m->mamba_heads / p->tp, di = heads * m->mamba_head_dim,
+	       gs = 2.0 * m->mamba_groups * m->mamba_state / p->tp;
+	bool norm_again = recomputes(p, MF_RC_LAYERNORM);
+
+	kept[MF_ACT_MAMBA_NORM_IN] = 2 * z->t * h;
+	kept[MF_ACT_MAMBA_NORM_OUT] = norm_again ? 0 : z->q * z->t * h;
+	kept[MF_ACT_MAMBA_IN_PROJ] = 2 * z->s * (2 * di + gs + heads);
+	kept[MF_ACT_MAMBA_SCAN] = 4 * z->s * di;
+	kept[MF_ACT_MAMBA_NORM2] = z->q * z->s * di;
+	return (struct extra){2 * z->s * (di + gs),
+		2 * z->s * (2 * di + gs + heads) + 4 * z->s * di + (norm_again ? z->q * z->t * h : 0)};
+}
+
+static struct extra delta_act(const mf_model *m, const mf_plan *p, const struct sizes *z, double *kept)
+{
+	double h = m->hidden, k = (double)m->delta_k_heads * m->delta_k_dim / p->tp,
+	       v = (double)m->delta_v_heads * m->delta_v_dim / p->tp, rates = 2.0 * m->delta_v_heads / p->tp;
+	bool norm_again = recomputes(p, MF_RC_LAYERNORM);
+
+	kept[MF_ACT_DELTA_NORM_IN] = 2 * z->t * h;
+	kept[MF_ACT_DELTA_NORM_OUT] = norm_again ? 0 : z->q * z->t * h;
+	kept[MF_ACT_DELTA_IN_PROJ] = 2 * z->s * (2 * k + 2 * v + rates);
+	kept[MF_ACT_DELTA_CONV] = 2 * z->s * (2 * k + v);
+	kept[MF_ACT_DELTA_OUT] = (4 + z->q) * z->s * v;
+	return (struct extra){2 * z->s * (2 * k + v),
+		2 * z->s * (2 * k + 2 * v + rates) + 4 * z->s * v + (norm_again ? z->q * z->t * h : 0)};
 }
 
 static struct extra dense_act(const mf_model *m, const mf_plan *p, const struct sizes *z, double *kept)
@@ -278,8 +349,11 @@ static struct extra moe_act(
 	const mf_model *m, const mf_plan *p, const struct sizes *z, double share, bool delayed, double *kept)
 {
 	uint32_t etp = etp_of(p);
-	double h = m->hidden, sw = m->gated ? 2 : 1, f = (double)m->moe_ffn / etp, rows = z->t * m->topk * etp * share;
-	double dispatched = 2 * rows * h, fc1 = 2 * rows * f * sw, act = 2 * rows * f, copies, map, again = 0;
+	double h = m->hidden, wide = expert_width(m), sw = m->gated ? 2 : 1, f = (double)m->moe_ffn / etp,
+	       rows = z->t * m->topk * etp * share;
+	double dispatched = 2 * rows * wide, fc1 = 2 * rows * f * sw, act = 2 * rows * f, copies, map, again = 0;
+	/* Weight gradients of the experts at work, where they are not added into the buffer by their GEMM. */
+	double wgrad = z->separate_wgrad ? 2 * (z->sequential ? 1 : (double)m->experts / p->ep) * sw * f * wide : 0;
 	struct extra x;
 
 	kept[MF_ACT_MOE_NORM_IN] = 2 * z->t * h;
@@ -290,18 +364,19 @@ static struct extra moe_act(
 	if (p->dispatcher == MF_DISP_ALLGATHER) {
 		double group = z->t * p->ep * etp; /* every member holds the whole group's tokens and map */
 
-		copies = 2 * group * h;
+		copies = 2 * group * wide;
 		map = 5 * group * m->experts;
 	} else {
-		copies = 2 * z->t * m->topk * h;
+		copies = 2 * z->t * m->topk * wide;
 		map = 5 * z->t * m->experts;
 	}
 	if (recomputes(p, MF_RC_MOE)) {
 		x.forward = dispatched + fc1 + act + copies;
-		x.backward = x.forward + fmax(fc1 + act, fc1 + dispatched) + again;
+		x.backward = x.forward + fmax(fc1 + act, fc1 + dispatched) + again + wgrad;
 		return x;
 	}
 	kept[MF_ACT_MOE_ROUTER] = 13 * z->t * m->experts + map;
+	kept[MF_ACT_MOE_LATENT] = m->moe_latent ? 2 * z->t * wide : 0;
 	kept[MF_ACT_MOE_DISPATCHED] = dispatched * z->q / 2;
 	kept[MF_ACT_MOE_FC1_OUT] = fc1;
 	if (!recomputes(p, MF_RC_MOE_ACT)) {
@@ -323,27 +398,65 @@ static struct extra moe_act(
 	}
 	x.forward = copies + dispatched;
 	x.backward = fmax(fmax(copies + dispatched, dispatched + act), fmax(fc1 + act, fc1 + dispatched)) +
-		     4 * z->t * h + again + (delayed ? fc1 + dispatched : 0);
+		     4 * z->t * h + again + wgrad + (delayed ? fc1 + dispatched : 0);
 	return x;
 }
 
-void mf_layer_act_fill(const mf_cost *c, const mf_plan *p, bool moe, mf_layer_act *out)
+/* Moves what fine-grained offloading takes to the host out of `kept`; returns its bytes. */
+static double offload(unsigned modules, double *kept)
+{
+	static const struct {
+		unsigned module;
+		mf_act lines[3];
+	} takes[] = {
+		{MF_OFFLOAD_ATTN_NORM, {MF_ACT_ATTN_NORM_IN, MF_ACT_COUNT, MF_ACT_COUNT}},
+		{MF_OFFLOAD_QKV_LINEAR, {MF_ACT_ATTN_NORM_OUT, MF_ACT_ATTN_Q_COMPRESSED, MF_ACT_ATTN_KV_COMPRESSED}},
+		{MF_OFFLOAD_CORE_ATTN, {MF_ACT_ATTN_QKV, MF_ACT_ATTN_SCORES, MF_ACT_ATTN_LSE}},
+		{MF_OFFLOAD_ATTN_PROJ, {MF_ACT_ATTN_CORE_OUT, MF_ACT_COUNT, MF_ACT_COUNT}},
+		{MF_OFFLOAD_MLP_NORM, {MF_ACT_MLP_NORM_IN, MF_ACT_MOE_NORM_IN, MF_ACT_COUNT}},
+		{MF_OFFLOAD_EXPERT_FC1, {MF_ACT_MOE_DISPATCHED, MF_ACT_COUNT, MF_ACT_COUNT}},
+		{MF_OFFLOAD_MOE_ACT, {MF_ACT_MOE_FC1_OUT, MF_ACT_COUNT, MF_ACT_COUNT}},
+	};
+	double gone = 0;
+
+	for (size_t i = 0; i < MF_COUNT(takes); i++)
+		for (size_t k = 0; (modules & takes[i].module) && k < 3; k++)
+			if (takes[i].lines[k] != MF_ACT_COUNT) {
+				gone += kept[takes[i].lines[k]];
+				kept[takes[i].lines[k]] = 0;
+			}
+	return gone;
+}
+
+void mf_layer_act_fill(const mf_cost *c, const mf_plan *p, mf_layer_kind kind, mf_layer_act *out)
 {
 	const mf_model *m = c->in.model;
 	struct sizes z = sizes_of(c, p);
 	bool delayed = p->overlap && c->in.stack->delay_wgrad;
-	struct extra attention, ffn;
+	struct extra mixer = {0, 0}, ffn = {0, 0};
 
 	memset(out, 0, sizeof *out);
-	attention = attention_act(m, p, &z, delayed, out->kept);
-	ffn = moe ? moe_act(m, p, &z, received_share(c->in.workload, m, p->ep), delayed, out->kept)
-		  : dense_act(m, p, &z, out->kept);
+	switch (kind.mixer) {
+	case MF_MIX_MAMBA2: mixer = mamba_act(m, p, &z, out->kept); break;
+	case MF_MIX_DELTA: mixer = delta_act(m, p, &z, out->kept); break;
+	case MF_MIX_NONE: break;
+	default: mixer = attention_act(m, p, &z, delayed, out->kept);
+	}
+	if (kind.ffn == MF_FFN_MOE)
+		ffn = moe_act(m, p, &z, received_share(c->in.workload, m, p->ep), delayed, out->kept);
+	else if (kind.ffn == MF_FFN_DENSE)
+		ffn = dense_act(m, p, &z, out->kept);
+	if (kind.ffn != MF_FFN_NONE)
+		out->kept[MF_ACT_FFN_DROPOUT] = z.hidden_dropout > 0 ? z.t * m->hidden : 0;
+	out->offloaded = offload(c->in.stack->offload_activations, out->kept);
 	for (int i = 0; i < MF_ACT_COUNT; i++) {
 		out->kept[i] = (double)(int64_t)out->kept[i];
 		out->sum += out->kept[i];
 	}
-	out->forward_extra = (double)(int64_t)fmax(attention.forward, ffn.forward);
-	out->backward_extra = (double)(int64_t)fmax(attention.backward, ffn.backward);
+	/* Of what waits on the host, the layer about to run backward and the one on its way back are here
+	 * (fine_grained_activation_offload.py:964-990). */
+	out->forward_extra = (double)(int64_t)(fmax(mixer.forward, ffn.forward) + 2 * out->offloaded);
+	out->backward_extra = (double)(int64_t)(fmax(mixer.backward, ffn.backward) + 2 * out->offloaded);
 }
 
 /* Bytes a logit at the loss, and those an MTP head keeps meanwhile (cross_entropy.py:25-70, fused_cross_entropy.py:
@@ -356,36 +469,43 @@ static void loss_bytes(mf_loss loss, double *main_head, double *mtp_head)
 
 void mf_layer_memory_fill(const mf_cost *c, const mf_plan *p, mf_layer_memory *out)
 {
+	const mf_layer_kinds *kinds = mf_train_kinds(c);
 	const mf_model *m = c->in.model;
 	struct sizes z = sizes_of(c, p);
 	uint32_t mtp = mtp_layers(c), span = p->recompute_layers ? p->recompute_layers : 1;
-	double th = z.t * m->hidden, main_head, mtp_head;
+	double th = z.t * m->hidden, vocab = padded_vocab(c, p), main_head, mtp_head;
 	mf_layer_act a;
 
 	memset(out, 0, sizeof *out);
 	out->etp = etp_of(p);
 	count_params(c, p, out);
-	for (int moe = 0; moe < 2; moe++) {
-		if (moe ? !m->moe_layers : m->moe_layers == m->layers)
-			continue;
-		mf_layer_act_fill(c, p, moe, &a);
-		out->sum[moe] = a.sum;
-		out->forward_extra[moe] = a.forward_extra;
-		out->backward_extra[moe] = a.backward_extra;
-		if (mtp && m->moe_layer[m->layers - 1] == moe)
-			out->mtp_act = (double)(int64_t)(mtp * (16 * th + a.sum));
+	for (uint32_t k = 0; k < kinds->n; k++) {
+		mf_layer_act_fill(c, p, kinds->kind[k], &a);
+		out->sum[k] = a.sum;
+		out->forward_extra[k] = a.forward_extra;
+		out->backward_extra[k] = a.backward_extra;
+		if (p->overlap && p->recompute != MF_RECOMPUTE_FULL) {
+			out->forward_extra[k] += a.sum;
+			out->backward_extra[k] += a.sum;
+		}
+		out->loss_window = fmax(out->loss_window, (double)(int64_t)(2 * a.offloaded));
 		if (p->recompute == MF_RECOMPUTE_FULL) {
 			/* Only the checkpoint stays; backward pays its layers again. */
-			out->backward_extra[moe] += span * a.sum;
-			out->sum[moe] = 0;
+			out->backward_extra[k] += span * a.sum;
+			out->sum[k] = 0;
 			out->checkpoint = (double)(int64_t)(2 * th);
 		}
 	}
-	out->ids = (double)(int64_t)(16 * z.s);
+	if (mtp) {
+		mf_layer_act_fill(c, p, kinds->mtp, &a);
+		out->mtp_act = (double)(int64_t)(mtp * (16 * th + a.sum));
+	}
+	out->ids = (double)(int64_t)(16 * z.s + (z.hidden_dropout > 0 ? th : 0));
 	out->final_act = (double)(int64_t)(4 * th);
 	loss_bytes(c->in.stack->loss, &main_head, &mtp_head);
-	out->logits = (double)(int64_t)(main_head * z.s * padded_vocab(m, p));
-	out->logits_mtp = (double)(int64_t)(mtp * mtp_head * z.s * padded_vocab(m, p));
+	out->logits = (double)(int64_t)(main_head * z.s * vocab);
+	out->logits_mtp = (double)(int64_t)(mtp * mtp_head * z.s * vocab);
+	out->head_wgrad = z.separate_wgrad ? 2 * vocab * m->hidden : 0;
 	out->published_act =
 		(double)(int64_t)(p->recompute == MF_RECOMPUTE_FULL ? 2 * th : mf_k(c, MF_C_MEM_PUBLISHED_ACT) * th);
 	out->gather = 2 * z.s * m->hidden;

@@ -23,20 +23,21 @@ double mf_published_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 	uint32_t vpp = p->vpp ? p->vpp : 1, dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
 	uint32_t m = mf_micro_batches(c, p), mirror = p->pp - 1u - rank;
 	bool twice = p->schedule == MF_DUALPIPE && p->pp > 1, fsdp = p->sharding == MF_FSDP;
-	double n[2] = {0, 0}, layers[2] = {0, 0}, flight = in_flight(p, rank, m), copies = twice ? 2 : 1;
-	double dense, experts, d = (dp ? dp : 1) * (double)p->cp, de = edp ? edp : 1, wd, we, gd, ge, act;
+	const mf_layer_kinds *kinds = mf_train_kinds(c);
+	double dense = 0, experts = 0, layers[2] = {0, 0}, flight = in_flight(p, rank, m), copies = twice ? 2 : 1;
+	double d = (dp ? dp : 1) * (double)p->cp, de = edp ? edp : 1, wd, we, gd, ge, act;
 	mf_ledger_sum t = {0, ex};
 
 	for (uint32_t i = 0; i < vpp; i++)
 		for (int both = 0; both <= twice; both++) {
 			const mf_chunk *k = &v->chunk[(both ? mirror : rank) * vpp + i];
 
-			n[0] += k->layers[0];
-			n[1] += k->layers[1];
-			layers[both] += k->layers[0] + k->layers[1];
+			for (uint32_t j = 0; j < kinds->n; j++) {
+				dense += k->layers[j] * l->params[j];
+				experts += k->layers[j] * l->experts[j];
+				layers[both] += k->layers[j];
+			}
 		}
-	dense = n[0] * l->params[0] + n[1] * l->params[1];
-	experts = n[1] * l->experts[1];
 	wd = fsdp && p->zero_stage >= 3 ? d : 1;
 	we = fsdp && p->zero_stage >= 3 ? de : 1;
 	gd = fsdp && p->zero_stage >= 2 ? d : 1;

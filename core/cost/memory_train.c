@@ -24,6 +24,7 @@ struct held {
 	double dense, experts; /* parameters, embedding and head among the first */
 	double embed;          /* embedding and head: no FSDP unit */
 	double unit;           /* largest FSDP unit */
+	double dummies;        /* bytes of dummy gradients */
 	double kept, extra;    /* activations of the worst moment, and what stands beside them */
 	unsigned has;          /* MF_HAS_ bits */
 	bool at_loss;
@@ -40,22 +41,55 @@ struct pipeline {
 };
 
 struct mf_train_memory {
-	uint16_t moe_before[MF_MAX_LAYERS + 1]; /* MoE layers among the first n */
+	mf_layer_kinds kinds;
 	struct pipeline
 		last; /* searches vary the sharding innermost, and only the lines of held parameters depend on it */
 	mf_layer_memory layers[LAYER_SLOTS];
 	mf_stage_shape shapes[SHAPE_SLOTS];
 };
 
+const mf_layer_kinds *mf_train_kinds(const mf_cost *c)
+{
+	return &c->train_memory->kinds;
+}
+
+static mf_layer_kind kind_of(const mf_model *m, uint32_t layer)
+{
+	mf_layer_kind k = {m->mixer[layer], m->moe_layer[layer]    ? MF_FFN_MOE
+					    : m->bare_layer[layer] ? MF_FFN_NONE
+								   : MF_FFN_DENSE};
+
+	if (k.mixer == MF_MIX_WINDOW)
+		k.mixer = MF_MIX_ATTENTION;
+	return k;
+}
+
+static void find_kinds(const mf_model *m, mf_layer_kinds *out)
+{
+	for (uint32_t i = 0; i < m->layers; i++) {
+		mf_layer_kind k = kind_of(m, i);
+		uint32_t at = 0;
+
+		while (at < out->n && (out->kind[at].mixer != k.mixer || out->kind[at].ffn != k.ffn))
+			at++;
+		if (at == out->n && out->n < MF_LAYER_KINDS)
+			out->kind[out->n++] = k;
+		memcpy(out->before[i + 1], out->before[i], sizeof out->before[i]);
+		if (at < MF_LAYER_KINDS)
+			out->before[i + 1][at]++;
+	}
+	/* A multi-token-prediction layer is full attention with the last layer's feed-forward part. */
+	out->mtp =
+		(mf_layer_kind){MF_MIX_ATTENTION, m->layers && m->moe_layer[m->layers - 1] ? MF_FFN_MOE : MF_FFN_DENSE};
+}
+
 mf_status mf_train_memory_new(mf_cost *c, mf_err *err)
 {
 	struct mf_train_memory *s = calloc(1, sizeof *s);
-	const mf_model *m = c->in.model;
 
 	if (!s)
 		return mf_fail(err, MF_ENOMEM, "out of memory");
-	for (uint32_t i = 0; i < MF_MAX_LAYERS; i++)
-		s->moe_before[i + 1] = (uint16_t)(s->moe_before[i] + (i < m->layers && m->moe_layer[i] ? 1 : 0));
+	find_kinds(c->in.model, &s->kinds);
 	c->train_memory = s;
 	return MF_OK;
 }
@@ -109,7 +143,7 @@ INLINE const mf_layer_memory *layer_memory(mf_cost *c, const mf_plan *p, const u
 
 static void shape_fill(const mf_cost *c, const mf_plan *p, mf_stage_shape *v)
 {
-	const struct mf_train_memory *s = c->train_memory;
+	const mf_layer_kinds *kinds = &c->train_memory->kinds;
 	uint32_t vpp = p->vpp ? p->vpp : 1, at = 0, layers = c->in.model->layers;
 	uint16_t counts[MF_MAX_CHUNKS];
 	size_t n = mf_plan_stages(p, c->in.model, c->in.intern, counts, MF_COUNT(counts), NULL);
@@ -122,8 +156,8 @@ static void shape_fill(const mf_cost *c, const mf_plan *p, mf_stage_shape *v)
 		mf_chunk *k = &v->chunk[i % p->pp * vpp + i / p->pp];
 		uint32_t end = at + counts[i] < layers ? at + counts[i] : layers;
 
-		k->layers[1] = (uint16_t)(s->moe_before[end] - s->moe_before[at]);
-		k->layers[0] = (uint16_t)(end - at - k->layers[1]);
+		for (uint32_t j = 0; j < kinds->n; j++)
+			k->layers[j] = (uint16_t)(kinds->before[end][j] - kinds->before[at][j]);
 		k->first = i == 0;
 		k->last = i == n - 1;
 		at = end;
@@ -168,15 +202,15 @@ INLINE void add_parameters(const mf_cost *c, const mf_layer_memory *l, const mf_
 {
 	double embed = 0;
 
-	r->dense += k->layers[0] * l->params[0] + k->layers[1] * l->params[1];
-	r->experts += k->layers[1] * l->experts[1];
-	if (k->layers[0]) {
-		r->has |= MF_HAS_DENSE;
-		r->unit = r->unit > l->params[0] ? r->unit : l->params[0];
-	}
-	if (k->layers[1]) {
-		r->has |= MF_HAS_MOE;
-		r->unit = r->unit > l->params[1] + l->experts[1] ? r->unit : l->params[1] + l->experts[1];
+	for (uint32_t i = 0; i < c->train_memory->kinds.n; i++) {
+		double unit = l->params[i] + l->experts[i];
+
+		if (!k->layers[i])
+			continue;
+		r->dense += k->layers[i] * l->params[i];
+		r->experts += k->layers[i] * l->experts[i];
+		r->has |= 1u << i;
+		r->unit = r->unit > unit ? r->unit : unit;
 	}
 	if (k->first)
 		embed += l->embedding;
@@ -200,22 +234,27 @@ INLINE void add_parameters(const mf_cost *c, const mf_layer_memory *l, const mf_
 struct moment {
 	double kept, extra;
 	bool at_loss;
-	uint32_t layers[2], checkpoints, first, last; /* times micro-batches in flight; filled for an explanation */
+	uint32_t layers[MF_LAYER_KINDS], checkpoints, first,
+		last; /* times micro-batches in flight; filled for an explanation */
 };
 
-INLINE uint32_t chunk_checkpoints(const mf_plan *p, const mf_chunk *k)
+INLINE uint32_t chunk_checkpoints(const mf_plan *p, const mf_chunk *k, uint32_t kinds)
 {
-	uint32_t n = (uint32_t)k->layers[0] + k->layers[1];
+	uint32_t n = 0;
 
+	for (uint32_t i = 0; i < kinds; i++)
+		n += k->layers[i];
 	return p->recompute_layers > 1 ? (n + p->recompute_layers - 1u) / p->recompute_layers : n;
 }
 
-INLINE double chunk_bytes(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k)
+INLINE double chunk_bytes(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k, uint32_t kinds)
 {
-	double n = k->layers[0] * l->sum[0] + k->layers[1] * l->sum[1];
+	double n = 0;
 
+	for (uint32_t i = 0; i < kinds; i++)
+		n += k->layers[i] * l->sum[i];
 	if (p->recompute == MF_RECOMPUTE_FULL)
-		n += chunk_checkpoints(p, k) * l->checkpoint;
+		n += chunk_checkpoints(p, k, kinds) * l->checkpoint;
 	if (k->first)
 		n += l->ids;
 	if (k->last)
@@ -228,27 +267,34 @@ INLINE double larger(double a, double b)
 	return a > b ? a : b;
 }
 
-/* Beside the kept activations: the largest of a chunk's layers, or its loss. */
-INLINE double chunk_extra(const mf_layer_memory *l, const mf_chunk *k, bool backward)
+INLINE double loss_extra(const mf_layer_memory *l)
 {
-	const double *x = backward ? l->backward_extra : l->forward_extra;
-	double layer = larger(k->layers[0] ? x[0] : 0, k->layers[1] ? x[1] : 0);
-
-	return k->last ? larger(layer, l->logits + l->logits_mtp) : layer;
+	return l->logits + l->logits_mtp + l->head_wgrad + l->loss_window;
 }
 
-static void hold(const mf_plan *p, const mf_chunk *k, uint32_t times, struct moment *out)
+/* Beside the kept activations: the largest of a chunk's layers, or its loss. */
+INLINE double chunk_extra(const mf_layer_memory *l, const mf_chunk *k, uint32_t kinds, bool backward)
 {
-	out->layers[0] += times * k->layers[0];
-	out->layers[1] += times * k->layers[1];
-	out->checkpoints += times * chunk_checkpoints(p, k);
+	const double *x = backward ? l->backward_extra : l->forward_extra;
+	double layer = 0;
+
+	for (uint32_t i = 0; i < kinds; i++)
+		layer = larger(layer, k->layers[i] ? x[i] : 0);
+	return k->last ? larger(layer, loss_extra(l)) : layer;
+}
+
+static void hold(const mf_plan *p, const mf_chunk *k, uint32_t kinds, uint32_t times, struct moment *out)
+{
+	for (uint32_t i = 0; i < kinds; i++)
+		out->layers[i] += times * k->layers[i];
+	out->checkpoints += times * chunk_checkpoints(p, k, kinds);
 	out->first += k->first ? times : 0;
 	out->last += k->last ? times : 0;
 }
 
 static bool loss_is_extra(const mf_layer_memory *l, const mf_chunk *k, double extra)
 {
-	return k->last && extra == l->logits + l->logits_mtp;
+	return k->last && extra == loss_extra(l);
 }
 
 /* Finished forwards (or backwards) of chunk `i` of a round when `done` of the schedule's virtual micro-batches are
@@ -266,14 +312,16 @@ static uint32_t done_of(uint32_t done, uint32_t group, uint32_t vpp, uint32_t i)
  * Interleaved order (schedules.py:857-867): groups of N micro-batches pass chunk 0, then chunk 1 and so on; backwards
  * in the reverse order of chunks, `warm` steps behind. Between two changes of chunk the load moves evenly, so only
  * those changes are looked at, over one period: 2 vpp of them.
+ *
+ * Under EP overlap one more forward precedes, but then a forward and a backward run layer by layer against each other
+ * (combined_1f1b.py), the one filling what the other frees: as many chunks as without, and one layer (memory_layer.c).
  */
-static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k, uint32_t rank, uint32_t m,
-	bool equal, struct moment *out, bool explain)
+static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const mf_chunk *k, uint32_t kinds,
+	uint32_t rank, uint32_t m, bool equal, struct moment *out, bool explain)
 {
 	uint32_t vpp = p->vpp, group = p->pp < m ? p->pp : m, rounds = (m + group - 1) / group,
 		 total = rounds * group * vpp;
-	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group + (p->overlap ? 1u : 0u), step, end,
-		 best_step = 0;
+	uint32_t warm = 2u * (p->pp - rank - 1u) + (vpp - 1u) * group, step, end, best_step = 0;
 	uint32_t fc, fat, bc = vpp - 1, bat = 0;
 	double bytes[MF_MAX_CHUNKS], extra_f[MF_MAX_CHUNKS], extra_b[MF_MAX_CHUNKS], load = 0, peak = -1;
 	uint32_t best_chunk = 0;
@@ -282,17 +330,17 @@ static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const
 		warm = total - 1; /* all forwards, then the first backward */
 	if (equal) {
 		/* Every step adds what it takes away. */
-		out->kept = (warm + 1) * chunk_bytes(p, l, k);
-		out->extra = chunk_extra(l, k, true);
+		out->kept = (warm + 1) * chunk_bytes(p, l, k, kinds);
+		out->extra = chunk_extra(l, k, kinds, true);
 		out->at_loss = false;
 		if (explain)
-			hold(p, k, warm + 1, out);
+			hold(p, k, kinds, warm + 1, out);
 		return;
 	}
 	for (uint32_t i = 0; i < vpp; i++) {
-		bytes[i] = chunk_bytes(p, l, &k[i]);
-		extra_f[i] = chunk_extra(l, &k[i], false);
-		extra_b[i] = chunk_extra(l, &k[i], true);
+		bytes[i] = chunk_bytes(p, l, &k[i], kinds);
+		extra_f[i] = chunk_extra(l, &k[i], kinds, false);
+		extra_b[i] = chunk_extra(l, &k[i], kinds, true);
 		load += done_of(warm + 1, group, vpp, i) * bytes[i];
 	}
 	fc = warm / group % vpp;
@@ -330,7 +378,7 @@ static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const
 	if (!explain)
 		return;
 	for (uint32_t i = 0; i < vpp; i++)
-		hold(p, &k[i],
+		hold(p, &k[i], kinds,
 			done_of(best_step + 1, group, vpp, i) - done_of(best_step - warm, group, vpp, vpp - 1 - i),
 			out);
 }
@@ -341,8 +389,8 @@ static void interleaved_moment(const mf_plan *p, const mf_layer_memory *l, const
  * flight): a rank serves stage r of one direction and stage pp - 1 - r of the other, pp - r and r + 1 in flight, each
  * direction with half of the micro-batches. With one stage both directions are the same and nothing is held twice.
  */
-INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v, uint32_t rank, uint32_t m,
-	struct moment *out, bool explain)
+INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_stage_shape *v, uint32_t kinds,
+	uint32_t rank, uint32_t m, struct moment *out, bool explain)
 {
 	uint32_t vpp = p->vpp ? p->vpp : 1, held;
 	const mf_chunk *k = &v->chunk[rank * vpp];
@@ -350,30 +398,30 @@ INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_st
 	if (explain)
 		memset(out, 0, sizeof *out);
 	if (vpp > 1) {
-		interleaved_moment(p, l, k, rank, m, v->equal_chunks[rank], out, explain);
+		interleaved_moment(p, l, k, kinds, rank, m, v->equal_chunks[rank], out, explain);
 		return;
 	}
 	if (p->schedule == MF_DUALPIPE && p->pp > 1) {
 		const mf_chunk *mirror = &v->chunk[p->pp - 1u - rank];
 		uint32_t half = (m + 1) / 2, back = rank + 1u < half ? rank + 1u : half;
-		double x = chunk_extra(l, k, true), y = chunk_extra(l, mirror, true);
+		double x = chunk_extra(l, k, kinds, true), y = chunk_extra(l, mirror, kinds, true);
 
 		held = p->pp - rank < half ? p->pp - rank : half;
-		out->kept = held * chunk_bytes(p, l, k) + back * chunk_bytes(p, l, mirror);
+		out->kept = held * chunk_bytes(p, l, k, kinds) + back * chunk_bytes(p, l, mirror, kinds);
 		out->extra = larger(x, y);
 		out->at_loss = loss_is_extra(l, x >= y ? k : mirror, out->extra);
 		if (explain) {
-			hold(p, k, held, out);
-			hold(p, mirror, back, out);
+			hold(p, k, kinds, held, out);
+			hold(p, mirror, kinds, back, out);
 		}
 		return;
 	}
 	held = p->pp - rank < m ? p->pp - rank : m;
-	out->kept = held * chunk_bytes(p, l, k);
-	out->extra = chunk_extra(l, k, true);
+	out->kept = held * chunk_bytes(p, l, k, kinds);
+	out->extra = chunk_extra(l, k, kinds, true);
 	out->at_loss = loss_is_extra(l, k, out->extra);
 	if (explain)
-		hold(p, k, held, out);
+		hold(p, k, kinds, held, out);
 }
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
@@ -381,32 +429,52 @@ INLINE void worst_moment(const mf_plan *p, const mf_layer_memory *l, const mf_st
 /* Bytes a parameter of a rank, by sharding: decided once a plan. [0] dense, [1] routed experts. */
 struct rates {
 	double weight[2], grad[2], own[2]; /* own: share of the optimizer state that this rank keeps */
-	double moments;
+	double moments, moments_embed;     /* bytes of moments a parameter; of embeddings */
+	double weight_embed;               /* bytes a parameter of embeddings, which stay in 16 bits */
 	bool on_host, fsdp, gathers, shadow, dummies;
 };
+
+/* Bytes of a matrix weight. In 8 bits: MXFP8 keeps rows and columns with their scales, block scales keep both
+ * directions; a tensor-wise copy serves both where the GPU multiplies any layout (Blackwell). */
+static double parameter_bytes(const mf_cost *c, const mf_plan *p)
+{
+	if (!c->in.stack->fp8_params)
+		return 2;
+	switch (c->in.workload->precision) {
+	case MF_PREC_BF16: return 2;
+	case MF_PREC_MXFP8: return p->sharding == MF_FSDP ? 2 : 2.0625;
+	case MF_PREC_FP8_TENSOR: return p->sharding == MF_FSDP || c->in.cluster->sm < 100 ? 2 : 1;
+	default: return p->sharding == MF_FSDP ? 1 : 2;
+	}
+}
 
 INLINE struct rates rates_of(const mf_cost *c, const mf_plan *p)
 {
 	const mf_stack *stack = c->in.stack;
 	uint32_t dp = mf_plan_dp(p, c->world), group = (dp ? dp : 1) * p->cp,
 		 edp = p->ep > 1 ? mf_plan_edp(p, c->world) : group;
-	double share[2] = {1.0 / group, 1.0 / (edp ? edp : 1)}, grad = stack->grad_reduce_bf16 ? 2 : 4;
+	double groups = stack->optimizer_instances ? stack->optimizer_instances : 1,
+	       grad = stack->grad_reduce_bf16 ? 2 : 4;
+	double share[2] = {larger(1, groups) / group, groups / (edp ? edp : 1)}, weight = parameter_bytes(c, p);
 	/* Both copies of dualpipe's parameters share one optimizer state. */
 	double copies = p->schedule == MF_DUALPIPE && p->pp > 1 ? 0.5 : 1;
 	bool fsdp = p->sharding == MF_FSDP;
 	struct rates r;
 
 	for (int i = 0; i < 2; i++) {
-		r.weight[i] = fsdp && p->zero_stage >= 3 ? 2 * share[i] : 2;
+		share[i] = share[i] < 1 ? share[i] : 1;
+		r.weight[i] = fsdp && p->zero_stage >= 3 ? weight * share[i] : weight;
 		r.grad[i] = fsdp && p->zero_stage >= 2 ? grad * share[i] : grad;
 		r.own[i] = copies * (p->zero_stage ? share[i] : 1);
 	}
-	r.moments = stack->precision_aware ? 4 : 8;
+	r.weight_embed = fsdp && p->zero_stage >= 3 ? 2 * share[0] : 2;
+	r.moments_embed = stack->precision_aware ? 4 : 8;
+	r.moments = stack->muon ? r.moments_embed / 2 : r.moments_embed;
 	r.on_host = p->sharding == MF_ZERO1_OFFLOAD;
 	r.fsdp = fsdp && p->zero_stage >= 2;
 	r.gathers = fsdp && p->zero_stage >= 3;
 	r.shadow = stack->grad_reduce_bf16 && !stack->precision_aware && p->sharding == MF_ZERO1 && p->zero_stage;
-	r.dummies = stack->transformer_engine && !fsdp;
+	r.dummies = stack->transformer_engine && !fsdp && !stack->separate_wgrad;
 	return r;
 }
 
@@ -415,7 +483,7 @@ INLINE double static_lines(const struct rates *k, const struct held *r, mf_ledge
 {
 	double own, own_experts;
 
-	mf_ledger_add(t, "weights.dense", r->dense * k->weight[0],
+	mf_ledger_add(t, "weights.dense", (r->dense - r->embed) * k->weight[0] + r->embed * k->weight_embed,
 		"2 B a parameter, embedding and head among them (param_and_grad_buffer.py:1110); FSDP stage 3 / (dp "
 		"cp)");
 	mf_ledger_add(t, "weights.expert", r->experts * k->weight[1],
@@ -432,8 +500,10 @@ INLINE double static_lines(const struct rates *k, const struct held *r, mf_ledge
 		"4 B / (dp cp) (distrib_optimizer.py:399); whole without distributed optimizer");
 	mf_ledger_add(
 		t, "master.expert", 4 * own_experts, "4 B / edp, the dense group at ep 1 (optimizer/__init__.py:1170)");
-	mf_ledger_add(t, "moments.dense", k->moments * own, "8 B / (dp cp), 4 B precision-aware");
-	mf_ledger_add(t, "moments.expert", k->moments * own_experts, "8 B / edp, 4 B precision-aware");
+	mf_ledger_add(t, "moments.dense",
+		k->own[0] * ((r->dense - r->embed) * k->moments + r->embed * k->moments_embed),
+		"8 B / (dp cp), 4 B precision-aware; Muon keeps half for matrices");
+	mf_ledger_add(t, "moments.expert", k->moments * own_experts, "8 B / edp, 4 B precision-aware; Muon half");
 	return own + own_experts;
 }
 
@@ -446,7 +516,7 @@ static void workspace_lines(const mf_cost *c, const mf_plan *p, const mf_layer_m
 		"one a handle and stream: forward and autograd thread, two more under overlap");
 	if (c->in.stack->transformer_engine) {
 		mf_ledger_add(t, "workspace.te", te, "Transformer Engine GEMM workspace");
-		if (c->in.model->experts)
+		if (c->in.model->experts && !c->in.stack->sequential_experts)
 			mf_ledger_add(t, "workspace.te_grouped", 4 * te, "grouped GEMM: four streams");
 	}
 	if (p->tp > 1)
@@ -471,17 +541,21 @@ static void activation_lines(
 		mf_ledger_add(&t, "act.checkpoints", at->checkpoints * l->checkpoint,
 			"2 t H a checkpoint, times micro-batches in flight");
 	} else {
-		mf_layer_act a[2];
+		const mf_layer_kinds *kinds = mf_train_kinds(c);
+		double sum[MF_ACT_COUNT] = {0};
 
-		for (int moe = 0; moe < 2; moe++)
-			mf_layer_act_fill(c, p, moe, &a[moe]);
+		for (uint32_t k = 0; k < kinds->n; k++) {
+			mf_layer_act a;
+
+			mf_layer_act_fill(c, p, kinds->kind[k], &a);
+			for (int i = 0; i < MF_ACT_COUNT; i++)
+				sum[i] += at->layers[k] * a.kept[i];
+		}
 		for (int i = 0; i < MF_ACT_COUNT; i++)
-			mf_ledger_add(&t, names[i],
-				(at->layers[0] ? at->layers[0] * a[0].kept[i] : 0) +
-					(at->layers[1] ? at->layers[1] * a[1].kept[i] : 0),
-				rules[i]);
+			mf_ledger_add(&t, names[i], sum[i], rules[i]);
 	}
-	mf_ledger_add(&t, "act.embed.ids", at->first * l->ids, "token ids and labels, 16 s");
+	mf_ledger_add(
+		&t, "act.embed.ids", at->first * l->ids, "token ids and labels, 16 s; with hidden dropout its mask");
 	mf_ledger_add(&t, "act.final_norm", at->last * l->final_act, "4 t H");
 	mf_ledger_add(&t, "act.mtp", at->last * l->mtp_act, "MTP: 16 t H of norms and projection input, and one layer");
 }
@@ -530,9 +604,13 @@ INLINE void moving_lines(const mf_cost *c, const mf_plan *p, const mf_layer_memo
 			"s V times 6 B eager, 10 B native fusion, 2 B Transformer Engine");
 		mf_ledger_add(
 			t, "logits.mtp_heads", l->logits_mtp, "s V times 4 B (2 B Transformer Engine) an MTP head");
+		mf_ledger_add(t, "temp.head_wgrad", l->head_wgrad, "2 V H without gradient-accumulation fusion");
+		mf_ledger_add(t, "temp.offload_window", l->loss_window, "two layers' worth of offloaded activations");
 	} else {
 		mf_ledger_add(t, "temp.layer", r->extra,
-			"one layer at work, backward as a rule; under recompute its activations again");
+			"one layer at work, backward as a rule; under recompute its activations again; under EP "
+			"overlap those "
+			"of the other micro-batch's layer");
 	}
 	mf_ledger_add(t, "p2p", p2p, "4 t H of peer buffers, twice with interleaving");
 	mf_ledger_add(t, "fsdp.gather_embed", gather_embed, "2 B: embedding and head are no unit and stay gathered");
@@ -554,14 +632,17 @@ static void hold_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory 
 			add_parameters(c, l, &v->chunk[(p->pp - 1u - rank) * vpp + i], r);
 	}
 	if (opened) {
-		worst_moment(p, l, v, rank, m, &at, true);
+		worst_moment(p, l, v, c->train_memory->kinds.n, rank, m, &at, true);
 		*opened = at;
 	} else {
-		worst_moment(p, l, v, rank, m, &at, false);
+		worst_moment(p, l, v, c->train_memory->kinds.n, rank, m, &at, false);
 	}
 	r->kept = at.kept;
 	r->extra = at.extra;
 	r->at_loss = at.at_loss;
+	for (size_t i = 0; i < l->n_shapes; i++)
+		if (l->shapes[i].owners & r->has)
+			r->dummies += 2 * l->shapes[i].out * l->shapes[i].in;
 }
 
 INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memory *l, const struct rates *k,
@@ -575,7 +656,7 @@ INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memor
 	else
 		t.bytes += l->workspaces;
 	if (k->dummies)
-		mf_ledger_add(&t, "workspace.dummy_wgrad", l->shape_bytes[r->has],
+		mf_ledger_add(&t, "workspace.dummy_wgrad", r->dummies,
 			"2 B of each distinct weight shape, cached for ever (tensor_parallel/layers.py:617)");
 	moving_lines(c, p, l, k, r, own, opened, &t);
 	mf_ledger_add(&t, "reserve", (mf_k(c, MF_C_MEM_RESERVE) - 1) * (double)t.bytes,
@@ -627,15 +708,25 @@ INLINE const struct pipeline *pipeline_of(mf_cost *c, const mf_plan *p)
 	return q;
 }
 
+static void judge(const mf_cost *c, double total, mf_memory *out)
+{
+	bool published = c->opts.ledger == MF_LEDGER_PUBLISHED;
+	double band = published ? mf_k(c, MF_C_MEM_PUBLISHED_PROBE_GB) * MF_GB : mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
+
+	out->budget_bytes =
+		published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
+	out->total_bytes = total;
+	out->fits = total <= out->budget_bytes;
+	out->probe = out->fits && total > out->budget_bytes - band;
+}
+
 void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex)
 {
 	const struct pipeline *q = pipeline_of(c, p);
 	bool published = c->opts.ledger == MF_LEDGER_PUBLISHED;
 	struct rates k = rates_of(c, p);
-	double worst = -1, band;
+	double worst = -1;
 
-	out->budget_bytes =
-		published ? c->in.cluster->hbm_bytes * c->opts.usable_fraction : c->in.cluster->device_bytes;
 	out->worst_stage = 0;
 	for (uint32_t i = 0; i < q->v->n_ranks; i++) {
 		double total = published ? mf_published_rank(c, p, q->l, q->v, q->v->ranks[i], NULL)
@@ -646,15 +737,26 @@ void mf_train_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 			out->worst_stage = q->v->ranks[i];
 		}
 	}
-	band = published ? mf_k(c, MF_C_MEM_PUBLISHED_PROBE_GB) * MF_GB : mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
-	out->total_bytes =
-		q->v->n_ranks ? worst : NAN; /* a split with more virtual stages than can be named has no price */
-	out->fits = out->total_bytes <= out->budget_bytes;
-	out->probe = out->fits && out->total_bytes > out->budget_bytes - band;
+	/* A split with more virtual stages than can be named has no price. */
+	judge(c, q->v->n_ranks ? worst : NAN, out);
 	if (!ex || !q->v->n_ranks)
 		return;
 	for (uint32_t r = 0; r < p->pp; r++)
 		ex->stage_bytes[r] = any_rank(c, p, q, r, NULL);
 	ex->n_stages = p->pp;
 	any_rank(c, p, q, out->worst_stage, ex);
+}
+
+mf_status mf_train_memory_stage(mf_cost *c, const mf_plan *p, uint32_t stage, mf_explain *ex, mf_err *err)
+{
+	const struct pipeline *q = pipeline_of(c, p);
+
+	if (!q->v->n_ranks)
+		return mf_fail_at(err, MF_EINPUT, NULL, 0, "vpp", "more virtual stages than a split can name");
+	ex->n_stages = p->pp;
+	for (uint32_t r = 0; r < p->pp; r++)
+		ex->stage_bytes[r] = any_rank(c, p, q, r, NULL);
+	judge(c, any_rank(c, p, q, stage, ex), &ex->memory);
+	ex->memory.worst_stage = (uint16_t)stage;
+	return MF_OK;
 }

@@ -71,12 +71,16 @@ static void engine_defaults(double card_gib, uint32_t tp, double *chunk, double 
 
 double mf_serve_chunk(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z)
 {
-	double chunk, graph;
+	const mf_serve_engine *e = mf_serve_engine_of(c);
+	double chunk = e->chunk, graph;
 
-	engine_defaults(c->in.cluster->device_bytes / MF_GIB, z->n, &chunk, &graph);
+	if (!(chunk > 0))
+		engine_defaults(c->in.cluster->device_bytes / MF_GIB, z->n, &chunk, &graph);
+	if (e->whole_prompts)
+		chunk = fmax(chunk, c->in.workload->input_tokens + 256.0);
 	if (p->prefill_chunk)
 		chunk = p->prefill_chunk * 256.0;
-	return fmax(1, floor(chunk / (z->dp > 1 ? z->dp : 1)));
+	return fmax(1, floor(chunk / (e->splits_chunk && z->dp > 1 ? z->dp : 1)));
 }
 
 /* Requests of the workload that one attention rank has at a time. */
@@ -116,10 +120,25 @@ static double attention_params(const mf_model *m, const mf_serve_shape *z)
 		double q = m->q_lora ? h * m->q_lora + m->q_lora * z->heads * (m->qk_nope + m->qk_rope)
 				     : h * z->heads * (m->qk_nope + m->qk_rope);
 
+		/* The indexer is whole on every rank. */
+		if (m->index_topk)
+			q += (double)m->index_heads * m->index_dim * (m->q_lora ? m->q_lora : h) +
+			     h * (m->index_dim + m->index_heads);
 		return q + h * (m->kv_lora + m->qk_rope) +
 		       z->heads * (m->kv_lora * (double)(m->qk_nope + m->v_dim) + m->v_dim * h);
 	}
-	return h * m->head_dim * (2.0 * m->heads + 2 * fmax(m->kv_heads, tp)) / tp;
+	return h * m->head_dim * ((m->attention_gate ? 3.0 : 2.0) * m->heads + 2 * fmax(m->kv_heads, tp)) / tp;
+}
+
+/* Linear-attention layers: parameters of one, and the fp32 state a request keeps in it, of a rank. */
+static void states(const mf_model *m, const mf_serve_shape *z, double *params, double *bytes)
+{
+	double h = m->hidden, k = m->delta_k_heads * m->delta_k_dim, v = m->delta_v_heads * m->delta_v_dim;
+	double inner = m->mamba_heads * m->mamba_head_dim, group = 2 * m->mamba_groups * m->mamba_state;
+
+	*params = (m->delta_layers * h * (2 * k + 3 * v) + m->mamba_layers * h * (3 * inner + group + m->mamba_heads)) /
+		  z->tp;
+	*bytes = 4.0 * (m->delta_layers * v * m->delta_k_dim + m->mamba_layers * inner * m->mamba_state) / z->tp;
 }
 
 void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, mf_serve_bytes *o)
@@ -129,7 +148,10 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	       up = m->gated ? 3 : 2;
 	double tokens = (double)c->in.workload->input_tokens + c->in.workload->output_tokens;
 	double vocab = ceil(m->vocab / 64.0) * 64, kv = c->in.workload->fp8_kv ? 1 : 2, full, card, one;
-	uint32_t shared_tp = p->a2a != MF_A2A_NONE ? 1 : z->n;
+	double attending, state_params, state_bytes;
+	const mf_serve_engine *e = mf_serve_engine_of(c);
+	uint32_t dense_tp = z->dp == 1 || e->gathers_dense ? z->n : z->tp;
+	uint32_t shared_tp = p->a2a != MF_A2A_NONE || dense_tp != z->n ? 1 : z->n;
 
 	o->experts = m->moe_layers * (m->experts + p->redundant) / (double)z->ep * up * h *
 		     (m->moe_ffn / (double)z->mtp) * eb / pp;
@@ -141,22 +163,30 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 			      ((up - 1) * ceil(width / bn) * ceil(h / bk) + ceil(h / bn) * ceil(width / bk)) / pp;
 	}
 	o->shared = m->moe_layers * up * h * m->shared_ffn / shared_tp * db / pp;
-	o->attention = m->layers * attention_params(m, z) * db / pp;
-	o->dense = (m->layers - m->moe_layers) * up * h * m->ffn / z->n * (m->attention == MF_MLA ? eb : db) / pp;
+	attending = mf_model_attention_layers(m);
+	states(m, z, &state_params, &state_bytes);
+	o->attention = (attending * attention_params(m, z) + state_params) * db / pp;
+	o->dense = mf_model_dense_layers(m) * up * h * m->ffn / dense_tp * (m->attention == MF_MLA ? eb : db) / pp;
 	o->router = m->moe_layers * (double)m->experts * h * 2 / pp;
 	/* Embedding on the first stage, head on the last: a rank of one stage holds both. */
 	o->embedding = vocab * h * 2 * (1.0 / (z->dp > 1 ? z->tp : z->n) + (m->tied_embeddings ? 0 : 1.0 / z->n));
 	o->weights = o->experts + o->shared + o->attention + o->dense + o->router + o->embedding;
-	full = m->layers - m->window_layers;
+	full = attending - m->window_layers;
 	if (m->attention == MF_MLA) {
-		o->kv_token = (m->kv_lora + m->qk_rope) * (double)m->layers * kv / pp;
+		o->kv_token =
+			attending * ((m->kv_lora + m->qk_rope) * kv + (m->index_topk ? m->index_dim + 4.0 : 0)) / pp;
 		o->kv_request = 0;
 	} else {
 		double layer = z->kv_heads * (m->head_dim + m->v_dim) * kv;
 
 		o->kv_token = full * layer / pp;
 		o->kv_request = m->window_layers * layer * fmin(m->window, tokens) / pp;
+		if (e->windows_kept && m->window_layers) {
+			o->kv_token += o->kv_request / fmin(m->window, tokens);
+			o->kv_request = 0;
+		}
 	}
+	o->kv_request += state_bytes / pp;
 	o->kv_token /= z->cp;
 	o->context = 0.6 * MF_GIB;
 	o->reserve = reserve_bytes(c, p, z);
@@ -164,6 +194,8 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	one = o->kv_token * (c->in.workload->input_tokens + c->in.workload->output_tokens) + o->kv_request;
 	if (!isnan(c->in.stack->mem_fraction)) {
 		o->fraction = c->in.stack->mem_fraction;
+	} else if (!isnan(e->fraction)) {
+		o->fraction = e->fraction;
 	} else {
 		o->fraction = (c->in.cluster->device_bytes - o->reserve) / c->in.cluster->device_bytes;
 		/* The heuristic's terms grow with dp and can eat the card; 512 MiB and the chunk's activations are
@@ -173,6 +205,9 @@ void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape 
 	}
 	o->fraction = floor(o->fraction * 1000 + 0.5) / 1000;
 	o->room = o->fraction * card - o->weights;
+	/* Activations and graphs come out of the share, where the engine does not count them apart. */
+	if (!isnan(e->fraction))
+		o->room = o->fraction * c->in.cluster->device_bytes - o->weights - 2.5e9;
 }
 
 double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p)
@@ -197,7 +232,8 @@ static double kv_wanted(const mf_cost *c, const mf_plan *p, const mf_serve_shape
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex)
 {
 	bool published = c->opts.ledger == MF_LEDGER_PUBLISHED;
-	double one, kv, rest, band = mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB;
+	double one, kv, rest, band = mf_k(c, MF_C_MEM_PROBE_GIB) * MF_GIB,
+			      graphs = p->graph == MF_GRAPH_FULL ? mf_k(c, MF_C_MEM_SERVE_GRAPHS_GIB) * MF_GIB : 0;
 	mf_serve_shape z;
 	mf_serve_bytes b;
 
@@ -223,7 +259,8 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 		rest = (1 - b.fraction) * (c->in.cluster->device_bytes - b.context) + b.context;
 		out->total_bytes = b.weights + kv + rest;
 		out->fits = b.room >= one && b.fraction > 0;
-		out->probe = out->fits && b.room < one + fmin(band, 4 * one);
+		/* Little room in the pool, or a share that leaves less outside it than captured graphs can take. */
+		out->probe = out->fits && (b.room < one + fmin(band, 4 * one) || rest < b.context + graphs);
 		if (!out->fits)
 			out->total_bytes = fmax(out->total_bytes, b.weights + one + fmin(rest, b.reserve + b.context));
 	}

@@ -1,6 +1,6 @@
 /*
  * sim.h: a general list scheduler over tasks, streams and buffers. Durations are in any one unit. It knows nothing of
- * plans; the training timeline is built on it.
+ * plans; the training timeline (timeline.h) is built on it.
  */
 #ifndef MF_SIM_H
 #define MF_SIM_H
@@ -12,7 +12,7 @@
 /** One task: runs on one stream for `duration`, after its predecessors. start and end are filled by mf_sim_run. */
 typedef struct mf_sim_task {
 	const char *name; /* borrowed; for drawing */
-	double duration;
+	double duration;  /* alone; end - start is longer where another stream slows it */
 	uint16_t stream;
 	uint8_t n_after;
 	uint32_t after[MF_SIM_MAX_PREDECESSORS]; /* indices of predecessors */
@@ -30,12 +30,27 @@ typedef struct mf_sim_buffer {
 
 #define MF_SIM_MAX_STREAMS 64
 
+/** How streams behave. All zero: any ready task may go, and nobody slows anybody. */
+typedef struct mf_sim_rules {
+	uint64_t in_order; /* bits of streams that start their tasks in list order, as a CUDA stream does */
+	/**
+	 * slow[a * n_slow + b]: what a task of stream a takes longer, as a share of its duration, while stream b is busy;
+	 * shares of several busy streams add up. n_slow 0: no contention; streams from n_slow on take no part in it.
+	 */
+	const double *slow;
+	unsigned n_slow;
+} mf_sim_rules;
+
+/** Words of scratch memory that n tasks need. */
+#define MF_SIM_SCRATCH(n) ((size_t)(n) * (4 + MF_SIM_MAX_PREDECESSORS))
+
 /**
  * Schedules `n` tasks in place: a stream runs one task at a time, and of the tasks that could start on it first the one
  * lowest in the list goes. Predecessors may stand anywhere in the list; a cycle, an index out of range or a stream of
- * MF_SIM_MAX_STREAMS and above fails with MF_EBUG. `scratch` holds 2*n uint32_t. Returns the latest end in *span.
+ * MF_SIM_MAX_STREAMS and above fails with MF_EBUG. `rules` may be NULL. `scratch` holds MF_SIM_SCRATCH(n) words. Returns
+ * the latest end in *span.
  */
-mf_status mf_sim_run(mf_sim_task *tasks, size_t n, uint32_t *scratch, double *span);
+mf_status mf_sim_run(mf_sim_task *tasks, size_t n, const mf_sim_rules *rules, uint32_t *scratch, double *span);
 /** Sum of durations: the schedule that places every task after the one before. */
 double mf_sim_serial(const mf_sim_task *tasks, size_t n);
 /** Time during which some task of stream set `a` and some task of stream set `b` (bits of stream numbers) both run. */

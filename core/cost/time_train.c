@@ -101,8 +101,7 @@ static void *memo_add(tt_memo *m, const uint64_t key[3], size_t bytes)
 	return value;
 }
 
-/* Everything the price of layers depends on. Effective values, so that equal prices have equal keys. */
-static void layers_key(const mf_plan *p, uint64_t key[3])
+void tt_layers_key(const mf_plan *p, uint64_t key[3])
 {
 	uint32_t etp = p->etp ? p->etp : p->tp;
 	uint32_t modules = p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules : 0;
@@ -121,7 +120,7 @@ static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
 	uint64_t key[3];
 	tt_layers *l;
 
-	layers_key(p, key);
+	tt_layers_key(p, key);
 	if (s->last_layers && memcmp(s->last_layers->key, key, sizeof(key)) == 0)
 		return s->last_layers;
 	l = memo_find(&s->layers, key)->value;
@@ -162,13 +161,11 @@ static void lay_out(const mf_cost *c, const mf_plan *p, tt_stages *out)
 	memset(ranks, 0, sizeof(ranks));
 	for (size_t i = 0; i < n; i++) {
 		uint32_t end = layer + counts[i];
-		double dense;
 
 		if (end > c->in.model->layers)
 			return;
-		dense = s->dense_before[end] - s->dense_before[layer];
-		ranks[i % pp].layers[TT_KIND_DENSE] += dense;
-		ranks[i % pp].layers[TT_KIND_MOE] += counts[i] - dense;
+		for (uint32_t k = 0; k < s->n_kinds; k++)
+			ranks[i % pp].layers[k] += s->before[k][end] - s->before[k][layer];
 		layer = end;
 	}
 	ranks[0].first = 1;
@@ -220,6 +217,48 @@ static mf_dtype linear_dtype(mf_precision p)
 	return p == MF_PREC_BF16 ? MF_BF16 : p == MF_PREC_NVFP4 ? MF_FP4 : MF_FP8;
 }
 
+/* Number of a kind, added when it is new; TT_KINDS when there is no room. */
+static uint32_t kind_number(mf_train_time *s, tt_kind kind)
+{
+	for (uint32_t k = 0; k < s->n_kinds; k++)
+		if (s->kind[k].mixer == kind.mixer && s->kind[k].ffn == kind.ffn)
+			return k;
+	if (s->n_kinds == TT_KINDS)
+		return TT_KINDS;
+	s->kind[s->n_kinds] = kind;
+	return s->n_kinds++;
+}
+
+/* Sorts the layers into kinds. */
+static mf_status find_kinds(mf_train_time *s, const mf_model *m, mf_err *err)
+{
+	uint8_t kind_of[MF_MAX_LAYERS];
+	tt_kind mtp = {MF_MIX_ATTENTION, TT_FFN_DENSE};
+
+	if (m->layers > MF_MAX_LAYERS)
+		return mf_fail(
+			err, MF_EINPUT, "%u layers are more than the %d that can be priced", m->layers, MF_MAX_LAYERS);
+	for (uint32_t i = 0; i < m->layers; i++) {
+		tt_kind kind = {m->mixer[i], m->moe_layer[i]    ? TT_FFN_MOE
+					     : m->bare_layer[i] ? TT_FFN_NONE
+								: TT_FFN_DENSE};
+		uint32_t k = kind_number(s, kind);
+
+		if (k == TT_KINDS)
+			return mf_fail(err, MF_EINPUT, "more than %d kinds of layers", TT_KINDS);
+		kind_of[i] = (uint8_t)k;
+	}
+	for (uint32_t k = 0; k < s->n_kinds; k++)
+		for (uint32_t i = 0; i < m->layers; i++)
+			s->before[k][i + 1] = (uint16_t)(s->before[k][i] + (kind_of[i] == k));
+	if (m->moe_layers && (m->bare_layers || m->moe_layer[m->layers - 1]))
+		mtp.ffn = TT_FFN_MOE;
+	s->mtp_kind = kind_number(s, mtp);
+	if (s->mtp_kind == TT_KINDS)
+		return mf_fail(err, MF_EINPUT, "more than %d kinds of layers", TT_KINDS);
+	return MF_OK;
+}
+
 mf_status mf_train_time_new(mf_cost *c, mf_err *err)
 {
 	const mf_cluster *cl = c->in.cluster;
@@ -238,8 +277,11 @@ mf_status mf_train_time_new(mf_cost *c, mf_err *err)
 	}
 	for (uint32_t n = 1; n <= c->world; n++)
 		s->ring_alpha[n] = mf_k(c, MF_C_RING_US) * MICRO * (1 + 0.3 * log2(n));
-	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
-		s->dense_before[i + 1] = s->dense_before[i] + (m->moe_layer[i] == 0);
+	if (find_kinds(s, m, err) < 0) {
+		mf_train_time_free(s);
+		c->train_time = NULL;
+		return MF_EINPUT;
+	}
 	/* Without NVLink the node's own fabric is the domain. */
 	s->domain = cl->fabric == MF_FABRIC_PCIE ? cl->gpus_per_node : cl->nvlink_domain;
 	s->link = cl->link_gbps * GIGA;
@@ -249,9 +291,7 @@ mf_status mf_train_time_new(mf_cost *c, mf_err *err)
 	s->stream = cl->hbm_gbps * GIGA * mf_k(c, MF_C_HBM);
 	s->kernel_tail = mf_k(c, MF_C_KERNEL_TAIL) * MICRO;
 	s->dtype = linear_dtype(c->in.workload->precision);
-	/* The releases that capture graphs on Blackwell are those that cast for all local experts in one kernel. */
-	s->fused_quant = cl->family == MF_BLACKWELL && stack->transformer_engine && stack->graphs != MF_GRAPHS_NONE;
-	s->window_share = m->window ? (double)m->window_layers / m->layers : 0;
+	s->fused_quant = cl->family == MF_BLACKWELL && stack->transformer_engine && stack->fused_quant;
 	s->grad_bytes = stack->grad_reduce_bf16 ? 2 : 4;
 	s->gather_bytes = s->dtype == MF_BF16 ? 2 : 1;
 	return MF_OK;
@@ -271,19 +311,106 @@ void mf_train_time_free(struct mf_train_time *s)
  */
 
 /* Seconds of one micro-batch on a rank. */
-static inline double rank_time(const tt_layers *l, const tt_rank *r)
+static inline double rank_time(uint32_t n_kinds, const tt_layers *l, const tt_rank *r)
 {
-	return r->layers[TT_KIND_DENSE] * l->t[TT_KIND_DENSE] + r->layers[TT_KIND_MOE] * l->t[TT_KIND_MOE] +
-	       r->first * l->embedding + r->last * (l->head + l->mtp);
+	double t = r->first * l->embedding + r->last * (l->head + l->mtp);
+
+	for (uint32_t k = 0; k < n_kinds; k++)
+		t += r->layers[k] * l->t[k];
+	return t;
 }
+
+/* Layers of the whole model, each kind times its `figure`. */
+static inline double model_sum(const mf_cost *c, const double figure[TT_KINDS])
+{
+	const mf_train_time *s = c->train_time;
+	double sum = 0;
+
+	for (uint32_t k = 0; k < s->n_kinds; k++)
+		sum += tt_count(s, c->in.model, k) * figure[k];
+	return sum;
+}
+
+/* ---- the best split ------------------------------------------------------------------------------------------------
+ */
+
+/* Layers of each rank under a budget of time: how many fit in all. */
+static uint32_t fill_ranks(uint32_t pp, double budget, double layer, double first, double last, uint32_t *ranks)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t r = 0; r < pp; r++) {
+		double left = budget - (r == 0 ? first : 0) - (r == pp - 1 ? last : 0);
+
+		ranks[r] = left > 0 ? (uint32_t)(left / layer + 1e-9) : 0;
+		sum += ranks[r];
+	}
+	return sum;
+}
+
+/* Writes counts as runs: "2x4-3". */
+static bool write_layout(const uint16_t *counts, size_t n, char *out, size_t size)
+{
+	size_t len = 0;
+
+	for (size_t i = 0, run; i < n; i += run) {
+		int k;
+
+		for (run = 1; i + run < n && counts[i + run] == counts[i]; run++)
+			;
+		k = run > 1 ? snprintf(out + len, size - len, "%s%ux%zu", i ? "-" : "", counts[i], run)
+			    : snprintf(out + len, size - len, "%s%u", i ? "-" : "", counts[i]);
+		if (k < 0 || (size_t)k >= size - len)
+			return false;
+		len += (size_t)k;
+	}
+	return true;
+}
+
+bool mf_train_layout(mf_cost *c, const mf_plan *p, char *out, size_t size)
+{
+	const tt_layers *l = find_layers(c, p);
+	uint32_t pp = p->pp, v = p->vpp, layers = c->in.model->layers, ranks[MF_MAX_LAYERS], sum;
+	uint16_t counts[MF_MAX_LAYERS];
+	double layer = model_sum(c, l->t) / layers, last = l->head + l->mtp, budget = INFINITY;
+	const double offsets[] = {0, l->embedding, last};
+
+	if (pp == 1 || (size_t)pp * v > MF_MAX_LAYERS || !(layer > 0))
+		return false;
+	/* A best budget is whole layers on some rank. */
+	for (size_t i = 0; i < MF_COUNT(offsets); i++)
+		for (uint32_t n = 0; n <= layers; n++) {
+			double b = n * layer + offsets[i];
+
+			if (b < budget && b >= last && fill_ranks(pp, b, layer, l->embedding, last, ranks) >= layers)
+				budget = b;
+		}
+	sum = fill_ranks(pp, budget, layer, l->embedding, last, ranks);
+	if (sum < layers)
+		return false;
+	/* What is too much comes off the ranks that hold most, the last of them first. */
+	for (; sum > layers; sum--) {
+		uint32_t most = pp - 1;
+
+		for (uint32_t r = pp; r-- > 0;)
+			if (ranks[r] > ranks[most])
+				most = r;
+		ranks[most]--;
+	}
+	for (uint32_t r = 0; r < pp; r++)
+		for (uint32_t k = 0; k < v; k++)
+			counts[k * pp + r] = (uint16_t)(ranks[r] / v + (k < ranks[r] % v));
+	return write_layout(counts, (size_t)pp * v, out, size);
+}
+
+/* ---- parts of a step -----------------------------------------------------------------------------------------------
+ */
 
 /* Fill, drain and transfers of the pipeline. */
 static void pipeline(const mf_cost *c, const mf_plan *p, tt_step *st)
 {
-	const mf_train_time *s = c->train_time;
 	const tt_layers *l = st->l;
-	const mf_model *m = c->in.model;
-	double pp = p->pp, dense = s->dense_before[m->layers], moe = m->layers - dense, m_ = st->m;
+	double pp = p->pp, m_ = st->m;
 
 	st->bubble = st->p2p = 0;
 	if (p->pp == 1)
@@ -291,15 +418,13 @@ static void pipeline(const mf_cost *c, const mf_plan *p, tt_step *st)
 	if (p->schedule == MF_DUALPIPE) {
 		/* (pp/2 - 1)(F&B + B - 3W), F&B a stage's forward and backward together: DeepSeek-V3 report, table 2.
 		 */
-		double fill =
-			dense * l->fill[TT_KIND_DENSE] + moe * l->fill[TT_KIND_MOE] + l->embedding + l->head + l->mtp;
+		double fill = model_sum(c, l->fill) + l->embedding + l->head + l->mtp;
 
 		st->bubble = fmax(0, fmax(0, pp / 2 - 1) * fill / pp);
 		st->p2p = l->p2p * (2 * (pp - 1) + 0.3 * m_);
 		return;
 	}
-	st->bubble = (dense * l->t[TT_KIND_DENSE] + moe * l->t[TT_KIND_MOE] + l->embedding + l->head + l->mtp) *
-		     (pp - 1) / (pp * p->vpp);
+	st->bubble = (model_sum(c, l->t) + l->embedding + l->head + l->mtp) * (pp - 1) / (pp * p->vpp);
 	/* Chunked stages send behind compute; 30 % of it stays visible. */
 	st->p2p = p->vpp == 1 ? 2 * l->p2p * (m_ + pp - 1) : l->p2p * (2 * (pp - 1) + 0.3 * m_ * p->vpp);
 }
@@ -350,16 +475,28 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 		if (stack->overlap_param_gather)
 			st->dp_hidden += fmax(0, gather - fmax(0, gather - hide * fwd) - rest * gather);
 	}
+	st->scatter = scatter;
+	st->gather = gather;
 	shard = sharded ? st->dense / n + st->experts / edp : st->dense + st->experts;
 	st->optimizer = tt_stream(s, (st->dense + st->experts) * mf_k(c, MF_C_OPT_LOCAL), 20) +
 			tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
-	st->offload = 0;
+	if (stack->optimizer == MF_OPT_MUON) {
+		/* Five Newton-Schulz rounds of (4 a^2 b + 2 a^3) flop on every a x b matrix of the shard, a <= b; expert
+		 * matrices stand for all, dense ones count 6 a flop an element. */
+		double h = c->in.model->hidden, f = c->in.model->moe_ffn ? c->in.model->moe_ffn : c->in.model->ffn;
+		double a = fmin(h, f), b = fmax(h, f), round = 4 * a * a * b + 2 * a * a * a;
+
+		st->optimizer += 5 * (st->experts / edp / (h * f) * round + st->dense / n * 6 * h) /
+				 (c->in.cluster->tflops[MF_BF16] * 1e12 * mf_k(c, MF_C_MUON_ROOF));
+	}
+	st->offload = st->offload_copy = 0;
 	if (p->sharding == MF_ZERO1_OFFLOAD) {
 		/* Gradient down, parameter up and the states once each way over the host's memory. */
 		const mf_cluster *cl = c->in.cluster;
 
-		st->offload = shard * (16 / (cl->pcie_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_PCIE)) +
-					      30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST)));
+		st->offload_copy = shard * 16 / (cl->pcie_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_PCIE));
+		st->offload =
+			st->offload_copy + shard * 30 / (cl->host_memory_gbps * GIGA * mf_k(c, MF_C_OFFLOAD_HOST));
 	}
 }
 
@@ -380,30 +517,30 @@ static double tax(const mf_cost *c, const mf_plan *p)
 	return t;
 }
 
-void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+bool tt_step_of(mf_cost *c, const mf_plan *p, tt_step *out)
 {
 	const mf_workload *w = c->in.workload;
 	uint32_t dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
 	const tt_stages *stages = find_stages(c, p);
-	double comm, hidden, tokens = (double)w->global_batch * w->seq;
+	uint32_t kinds = c->train_time->n_kinds;
 	tt_step st;
 
-	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
 	if (dp == 0 || edp == 0 || stages->n == 0)
-		return;
+		return false;
 	st.l = find_layers(c, p);
 	st.m = (w->global_batch + dp * p->micro_batch - 1) / (dp * p->micro_batch);
 	st.rank_s = NAN;
 	for (uint32_t i = 0; i < stages->n; i++) {
-		double t = rank_time(st.l, &stages->rank[i]);
+		double t = rank_time(kinds, st.l, &stages->rank[i]);
 
 		if (i == 0 || t > st.rank_s) {
 			st.rank_s = t;
 			st.rank = stages->rank[i];
 		}
 	}
-	st.unhidden = st.rank.layers[TT_KIND_DENSE] * st.l->unhidden[TT_KIND_DENSE] +
-		      st.rank.layers[TT_KIND_MOE] * st.l->unhidden[TT_KIND_MOE];
+	st.unhidden = 0;
+	for (uint32_t k = 0; k < kinds; k++)
+		st.unhidden += st.rank.layers[k] * st.l->unhidden[k];
 	pipeline(c, p, &st);
 	exchange_and_update(c, p, dp, edp, &st);
 	st.fixed = mf_k(c, MF_C_STEP_FIXED) * MILLI;
@@ -412,12 +549,24 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	st.tax = tax(c, p);
 	if (st.tax != 1)
 		st.step *= st.tax;
+	*out = st;
+	return true;
+}
 
+void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex)
+{
+	const mf_workload *w = c->in.workload;
+	double comm, hidden, tokens = (double)w->global_batch * w->seq;
+	tt_step st;
+
+	*out = (mf_time){NAN, NAN, NAN, NAN, NAN, NAN, NAN, false};
+	if (!tt_step_of(c, p, &st))
+		return;
 	out->throughput = tokens / (st.step * c->world);
 	out->step_ms = st.step / MILLI;
 	comm = st.dp_comm + st.p2p;
 	hidden = st.dp_hidden;
-	for (int k = 0; k < TT_KINDS; k++) {
+	for (uint32_t k = 0; k < c->train_time->n_kinds; k++) {
 		comm += st.m * st.rank.layers[k] * st.l->comm[k];
 		hidden += st.rank.layers[k] * (st.m * st.l->comm_hidden[k] - st.l->hidden[k]);
 	}

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 
 #define MILLI 1e-3
 
@@ -24,6 +25,11 @@ static const struct {
 		{MF_C_ATT_64, MF_C_ATT_128, MF_C_ATT_192, MF_C_ATT_256, MF_C_ATT_S0, MF_C_ATT_BWD, MF_C_ATT_WINDOW,
 			MF_C_ATT_ULTRA},
 		8},
+	[TT_SCAN] = {"state-space and linear-attention scan",
+		"Mamba-2: T (6 inner state + 512 (inner + groups state)) flop, 28 T inner bytes; delta net: T (8 v dk "
+		"+ 512 (k "
+		"+ v)) flop, 40 T (k + v) bytes; backward 2.5 x",
+		{MF_C_SCAN_MAMBA, MF_C_SCAN_DELTA, MF_C_HBM, MF_C_KERNEL_TAIL}, 4},
 	[TT_EXPERTS] = {"grouped GEMM of experts",
 		"the dense GEMM with groups = local experts and "
 		"m = their rows, * grouped share",
@@ -36,8 +42,11 @@ static const struct {
 		"4 T (q + k) (6), gated activation 6 T f (10)",
 		{MF_C_HBM, MF_C_KERNEL_TAIL}, 2},
 	[TT_PERMUTE] = {"permute and expert activation",
-		"rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10)",
-		{MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD}, 4},
+		"rows * h * (10 or 14 all-to-all, else 6) bytes + 6 rows f (10); clamped GLU and expert biases "
+		"unfused: more "
+		"bytes an element",
+		{MF_C_HBM, MF_C_KERNEL_TAIL, MF_C_GLU_FWD, MF_C_GLU_BWD, MF_C_EXPERT_BIAS_FWD, MF_C_EXPERT_BIAS_BWD},
+		6},
 	[TT_QUANTIZE] = {"quantization casts", "bytes per GEMM input element / (bw * HBM) + kernels a local expert",
 		{MF_C_QUANT_BYTES, MF_C_QUANT_BYTES_FUSED, MF_C_QUANT_KERNELS, MF_C_QUANT_KERNELS_FUSED}, 4},
 	[TT_TP] = {"tensor-parallel collectives",
@@ -62,10 +71,15 @@ typedef struct opening {
 	tt_layer kind[TT_KINDS];
 } opening;
 
-/* Sum over the slowest rank's layers and micro-batches. */
-#define RANK_SUM(o, member)                                                                                            \
-	((o)->st->m * ((o)->st->rank.layers[TT_KIND_DENSE] * (o)->kind[TT_KIND_DENSE].member +                         \
-			      (o)->st->rank.layers[TT_KIND_MOE] * (o)->kind[TT_KIND_MOE].member))
+/* Sum over the slowest rank's layers and micro-batches of the double at `offset` in a tt_layer. */
+static double rank_sum(const mf_cost *c, const opening *o, size_t offset)
+{
+	double sum = 0;
+
+	for (uint32_t k = 0; k < c->train_time->n_kinds; k++)
+		sum += o->st->rank.layers[k] * *(const double *)((const char *)&o->kind[k] + offset);
+	return o->st->m * sum;
+}
 
 static mf_term *term(opening *o, const char *name, double s, const char *formula, const char *inputs, ...)
 	MF_PRINTF(5, 6);
@@ -105,6 +119,10 @@ static int in_force(const mf_cost *c, const mf_plan *p, mf_const_id id)
 	case MF_C_ATT_192: return d > 128 && d < 256 ? (int)id : -1;
 	case MF_C_ATT_256: return d > 192 ? (int)id : -1;
 	case MF_C_ATT_WINDOW: return m->window ? (int)id : -1;
+	case MF_C_SCAN_MAMBA: return m->mamba_layers ? (int)id : -1;
+	case MF_C_SCAN_DELTA: return m->delta_layers ? (int)id : -1;
+	case MF_C_EXPERT_BIAS_FWD:
+	case MF_C_EXPERT_BIAS_BWD: return m->mlp_bias || m->linear_bias ? (int)id : -1;
 	case MF_C_GLU_FWD:
 	case MF_C_GLU_BWD: return m->clamped_glu ? (int)id : -1;
 	case MF_C_QUANT_BYTES:
@@ -130,10 +148,12 @@ static void layer_inputs(const mf_cost *c, const mf_plan *p, const tt_step *st, 
 	double T = (double)p->micro_batch * c->in.workload->seq / p->cp;
 	double local = m->experts ? (double)m->experts / p->ep : 0,
 	       rows = isnan(st->l->tokens_per_expert) ? 0 : st->l->tokens_per_expert * local;
+	double layers = 0;
 	int n;
 
-	n = snprintf(out, size, "micro-batches=%.0f layers=%g+%g dense ", st->m, st->rank.layers[TT_KIND_MOE],
-		st->rank.layers[TT_KIND_DENSE]);
+	for (uint32_t k = 0; k < c->train_time->n_kinds; k++)
+		layers += st->rank.layers[k];
+	n = snprintf(out, size, "micro-batches=%.0f layers=%g ", st->m, layers);
 	if (n < 0 || (size_t)n >= size)
 		return;
 	out += n;
@@ -150,11 +170,17 @@ static void layer_inputs(const mf_cost *c, const mf_plan *p, const tt_step *st, 
 				(double)m->heads / p->tp, m->kv_heads, c->in.workload->seq, m->head_dim, m->window,
 				p->cp);
 		break;
+	case TT_SCAN:
+		snprintf(out, size, "T=%.0f mamba heads=%ux%u state=%u delta values=%ux%u", T, m->mamba_heads,
+			m->mamba_head_dim, m->mamba_state, m->delta_v_heads, m->delta_v_dim);
+		break;
 	case TT_EXPERTS:
-	case TT_PERMUTE: snprintf(out, size, "m=%.0f h=%u f=%u groups=%g", rows, m->hidden, m->moe_ffn, local); break;
+	case TT_PERMUTE:
+		snprintf(out, size, "m=%.0f h=%u f=%u groups=%g", rows, mf_model_expert_width(m), m->moe_ffn, local);
+		break;
 	case TT_EXCHANGE:
-		snprintf(out, size, "Ts=%.0f h=%u topk=%u ep=%u chunks=%u sm=%u", T / p->tp, m->hidden, m->topk, p->ep,
-			p->comm_chunks, p->sm_budget);
+		snprintf(out, size, "Ts=%.0f h=%u topk=%u ep=%u chunks=%u sm=%u", T / p->tp, mf_model_expert_width(m),
+			m->topk, p->ep, p->comm_chunks, p->sm_budget);
 		break;
 	default: snprintf(out, size, "T=%.0f h=%u tp=%u", T, m->hidden, p->tp);
 	}
@@ -173,7 +199,8 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 
 	tt_price_layers(c, p, &again, o.kind);
 	for (int i = 0; i < TT_COUNT; i++) {
-		double s = RANK_SUM(&o, term[i].f) + RANK_SUM(&o, term[i].b);
+		double s =
+			rank_sum(c, &o, offsetof(tt_layer, term[i].f)) + rank_sum(c, &o, offsetof(tt_layer, term[i].b));
 		char inputs[sizeof(t->inputs)];
 
 		if (s == 0)
@@ -187,7 +214,7 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 				uses(t, (mf_const_id)id);
 		}
 	}
-	hidden = RANK_SUM(&o, hidden);
+	hidden = rank_sum(c, &o, offsetof(tt_layer, hidden));
 	if (hidden > 0) {
 		bool delayed = c->in.stack->delay_wgrad;
 
@@ -205,13 +232,13 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 			"what the first forward and the last backward cannot hide: one "
 			"micro-batch without overlap less one with it",
 			"micro-batches=%.0f", st->m);
-	shared_hidden = RANK_SUM(&o, shared_hidden);
+	shared_hidden = rank_sum(c, &o, offsetof(tt_layer, shared_hidden));
 	if (shared_hidden > 0) {
 		t = term(&o, "shared experts beside dispatch", -shared_hidden,
 			"share * min(shared expert, dispatch and combine)", "shared=%u", m->shared_ffn);
 		uses(t, MF_C_HIDE_SHARED);
 	}
-	floor_excess = RANK_SUM(&o, floor_excess);
+	floor_excess = rank_sum(c, &o, offsetof(tt_layer, floor_excess));
 	if (floor_excess > 0) {
 		t = term(&o, "host launch floor", floor_excess,
 			"max(0, host launches - GPU time) + 0.001 of the smaller, forward and backward of each layer",

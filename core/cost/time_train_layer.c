@@ -97,6 +97,7 @@ static double linear(const ctx *x, tt_layer *l, tt_term term, double m, double n
 
 	add(l, term, f, gemm(x, m, n, k, low, GEMM_DGRAD, groups) + w);
 	l->wgrad += w;
+	l->wgrad_of[term] += w;
 	return f;
 }
 
@@ -260,18 +261,77 @@ static void attention_gqa(const ctx *x, tt_layer *l, bool windowed)
 {
 	const mf_model *m = x->m;
 	double heads = m->heads / x->tp, kv_heads = fmax(1, m->kv_heads / x->tp), q = heads * m->head_dim;
-	double k = kv_heads * m->head_dim, T = x->tokens, norm = m->qk_norm ? 2 : 1;
+	double k = kv_heads * m->head_dim, T = x->tokens, norm = m->qk_norm ? 2 : 1, gate = m->attention_gate ? q : 0;
 
 	quantize(x, l, T * m->hidden, 0);
-	linear(x, l, TT_DENSE, T, q + 2 * k, m->hidden, x->low, 1);
+	linear(x, l, TT_DENSE, T, q + gate + 2 * k, m->hidden, x->low, 1);
 	add(l, TT_TRAFFIC, tt_stream(x->s, T * (q + k) * 4 * norm, 3), tt_stream(x->s, T * (q + k) * 6 * norm, 4));
+	if (gate > 0) /* read the gate and the output, write their product; twice that and the gate's gradient back */
+		add(l, TT_TRAFFIC, tt_stream(x->s, T * q * 6, 1), tt_stream(x->s, T * q * 10, 2));
 	attention_core(x, l,
 		attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, m->head_dim, m->v_dim, m->head_dim,
 			windowed ? m->window : 0),
 		T * 2 * k * 2);
 	quantize(x, l, T * q, 0);
 	linear(x, l, TT_DENSE, T, m->hidden, q, x->low, 1);
-	quantize(x, l, 0, T * (m->hidden + q + 2 * k));
+	quantize(x, l, 0, T * (m->hidden + q + gate + 2 * k));
+}
+
+/*
+ * The indexer of sparse attention: its projections, a score for every earlier token and head, and the choice of keys, a
+ * sort over the scores in fp32. No measured operation stands behind it.
+ */
+static void indexer(const ctx *x, tt_layer *l)
+{
+	const mf_model *m = x->m;
+	double T = x->tokens, seq = x->c->in.workload->seq, width = (double)m->index_heads * m->index_dim;
+	double pairs = T * seq / 2,
+	       f = 2 * pairs * width / (x->c->in.cluster->tflops[MF_BF16] * TERA * mf_k(x->c, MF_C_ATT_128));
+
+	linear(x, l, TT_DENSE, T, width, m->q_lora ? m->q_lora : m->hidden, x->low, 1);
+	linear(x, l, TT_DENSE, T, m->index_dim + m->index_heads, m->hidden, x->low, 1);
+	add(l, TT_ATTENTION, f, 2.5 * f / mf_k(x->c, MF_C_ATT_BWD));
+	add(l, TT_TRAFFIC, tt_stream(x->s, pairs * 16, 4), 0);
+}
+
+/*
+ * Mamba-2: projections around a short convolution and the chunked scan, whose chunks of 256 multiply within and pass
+ * their state on.
+ */
+static void mamba(const ctx *x, tt_layer *l)
+{
+	const mf_model *m = x->m;
+	double T = x->tokens, h = m->hidden, inner = (double)m->mamba_heads * m->mamba_head_dim / x->tp;
+	double groups = m->mamba_groups * (double)m->mamba_state;
+	double out = 2 * inner + 2 * groups / fmin(x->tp, fmax(1, m->mamba_groups)) + m->mamba_heads / x->tp;
+	double flop = T * (6 * inner * m->mamba_state + 2 * 256 * (inner + groups)), t;
+
+	quantize(x, l, T * h, 0);
+	linear(x, l, TT_DENSE, T, out, h, x->low, 1);
+	t = flop / (x->c->in.cluster->tflops[MF_BF16] * TERA * mf_k(x->c, MF_C_SCAN_MAMBA)) +
+	    tt_stream(x->s, T * inner * 28, 8);
+	add(l, TT_SCAN, t, 2.5 * t);
+	quantize(x, l, T * inner, 0);
+	linear(x, l, TT_DENSE, T, h, inner, x->low, 1);
+	quantize(x, l, 0, T * (h + out));
+}
+
+/* Gated delta net: projections, convolutions and the chunked delta rule in chunks of 64. */
+static void delta_net(const ctx *x, tt_layer *l)
+{
+	const mf_model *m = x->m;
+	double T = x->tokens, h = m->hidden, k = (double)m->delta_k_heads * m->delta_k_dim / x->tp;
+	double v = (double)m->delta_v_heads * m->delta_v_dim / x->tp;
+	double flop = T * (8 * v * m->delta_k_dim + 2 * 4 * 64 * (k + v)), t;
+
+	quantize(x, l, T * h, 0);
+	linear(x, l, TT_DENSE, T, 2 * k + 2 * v, h, x->low, 1);
+	t = flop / (x->c->in.cluster->tflops[MF_BF16] * TERA * mf_k(x->c, MF_C_SCAN_DELTA)) +
+	    tt_stream(x->s, T * (k + v) * 40, 14);
+	add(l, TT_SCAN, t, 2.5 * t);
+	quantize(x, l, T * v, 0);
+	linear(x, l, TT_DENSE, T, h, v, x->low, 1);
+	quantize(x, l, 0, T * (h + 2 * k + 2 * v));
 }
 
 /* MLA in training is plain multi-head attention behind two compressions. */
@@ -296,7 +356,10 @@ static void attention_mla(const ctx *x, tt_layer *l)
 
 		add(l, TT_TRAFFIC, copies, copies);
 	}
-	attention_core(x, l, attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, dq, m->v_dim, dq, 0),
+	if (m->index_topk > 0)
+		indexer(x, l);
+	attention_core(x, l,
+		attention(x, x->p->micro_batch, x->c->in.workload->seq, heads, dq, m->v_dim, dq, m->index_topk),
 		T * heads * (dq + m->v_dim) * 2);
 	quantize(x, l, T * heads * m->v_dim, 0);
 	linear(x, l, TT_DENSE, T, h, heads * m->v_dim, x->low, 1);
@@ -321,17 +384,28 @@ static double mlp(const ctx *x, tt_layer *l, tt_term term, double ffn)
 	return f;
 }
 
+/* The fused low-precision expert kernel, captured whole, covers clamped activations and biases; nothing else does. */
+static bool unfused_experts(const ctx *x)
+{
+	return !(x->s->fused_quant && x->low && x->c->in.stack->graphs == MF_GRAPHS_FULL);
+}
+
 static void moe(const ctx *x, tt_layer *l)
 {
 	const mf_model *m = x->m;
 	const mf_plan *p = x->p;
 	const mf_train_time *s = x->s;
-	double h = m->hidden, up = m->gated ? 2 : 1, E = m->experts, ffn = m->moe_ffn / x->etp,
-	       pieces = fmax(1, p->comm_chunks);
+	/* Routed experts see rows of `h` elements: the hidden size, or a latent behind two projections. */
+	double hidden = m->hidden, h = mf_model_expert_width(m), up = m->gated ? 2 : 1, E = m->experts,
+	       ffn = m->moe_ffn / x->etp, pieces = fmax(1, p->comm_chunks);
 	double r = x->rows * x->skew, act, act_b, permute, experts, inside, once, shared = 0;
 	unsigned rc = p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules : 0;
 
-	linear(x, l, TT_ROUTER, x->tokens_sp, E, h, false, 1);
+	linear(x, l, TT_ROUTER, x->tokens_sp, E, hidden, false, 1);
+	if (m->moe_latent > 0) {
+		linear(x, l, TT_DENSE, x->tokens_sp, h, hidden, x->low, 1);
+		linear(x, l, TT_DENSE, x->tokens_sp, hidden, h, x->low, 1);
+	}
 	add(l, TT_ROUTER, tt_stream(s, x->tokens_sp * E * 24, 8), tt_stream(s, x->tokens_sp * E * 16, 6));
 
 	/* A dispatch cut into pieces cuts the expert GEMMs too. */
@@ -343,9 +417,13 @@ static void moe(const ctx *x, tt_layer *l)
 	act = tt_stream(s, r * ffn * 2 * (up + 1), 1);
 	act_b = tt_stream(s, r * ffn * 2 * (2 * up + 1), 1);
 	add(l, TT_PERMUTE, act, act_b);
-	if (m->clamped_glu && !(s->fused_quant && x->low && x->c->in.stack->graphs == MF_GRAPHS_FULL))
-		add(l, TT_PERMUTE, tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_FWD), 10),
-			tt_stream(s, r * ffn * up * 2 * mf_k(x->c, MF_C_GLU_BWD), 16));
+	if (m->clamped_glu && unfused_experts(x))
+		add(l, TT_PERMUTE, tt_stream(s, r * ffn * up * mf_k(x->c, MF_C_GLU_FWD), 10),
+			tt_stream(s, r * ffn * up * mf_k(x->c, MF_C_GLU_BWD), 16));
+	/* Biases of the second linear go expert by expert: two small kernels each, six in backward. */
+	if ((m->mlp_bias || m->linear_bias) && unfused_experts(x))
+		add(l, TT_PERMUTE, tt_stream(s, r * h * mf_k(x->c, MF_C_EXPERT_BIAS_FWD), 2 * x->local_experts),
+			tt_stream(s, r * h * mf_k(x->c, MF_C_EXPERT_BIAS_BWD), 6 * x->local_experts));
 	{
 		/* Copies of a row: all-to-all sorts twice when a rank has several experts. */
 		double copies = p->dispatcher != MF_DISP_ALLTOALL ? 6 : x->local_experts > 1 ? 14 : 10;
@@ -386,15 +464,18 @@ static void moe(const ctx *x, tt_layer *l)
 }
 
 /* Launches of one layer as the host issues them, forward and backward: the floor under the GPU's time. */
-static tt_pass host_floor(const ctx *x, int kind)
+static tt_pass host_floor(const ctx *x, tt_kind kind)
 {
 	const mf_cost *c = x->c;
 	const mf_stack *stack = c->in.stack;
 	double graph = stack->graphs == MF_GRAPHS_FULL      ? 1
 		       : stack->graphs == MF_GRAPHS_PARTIAL ? mf_k(c, MF_C_GRAPH_PARTIAL)
 							    : 0;
-	/* 45 % of a layer's launches are attention's, 55 % a MoE sublayer's, 20 % a dense MLP's. */
-	double part = 0.45 + (kind == TT_KIND_MOE ? 0.55 : 0.2), share = 1 - graph * mf_k(c, MF_C_GRAPH_CUT);
+	/* 45 % of a layer's launches are the mixer's, 55 % a MoE sublayer's, 20 % a dense MLP's. */
+	double part = (kind.mixer == MF_MIX_NONE ? 0 : 0.45) + (kind.ffn == TT_FFN_MOE            ? 0.55
+								       : kind.ffn == TT_FFN_DENSE ? 0.2
+												  : 0);
+	double share = 1 - graph * mf_k(c, MF_C_GRAPH_CUT);
 	double grace = c->in.cluster->grace ? mf_k(c, MF_C_HOST_GRACE) : 1;
 	tt_pass t = {0, 0};
 
@@ -402,7 +483,7 @@ static tt_pass host_floor(const ctx *x, int kind)
 		return t;
 	t.f = mf_k(c, MF_C_HOST_FWD) * MILLI * part * share * grace;
 	t.b = mf_k(c, MF_C_HOST_BWD) * MILLI * part * share * grace;
-	if (kind == TT_KIND_MOE) {
+	if (kind.ffn == TT_FFN_MOE) {
 		double n = (x->s->fused_quant ? 1 : x->local_experts) * (x->low ? mf_k(c, MF_C_HOST_LOW) : 1);
 		double launch = n * fmax(1, x->p->comm_chunks) * mf_k(c, MF_C_HOST_GEMM) * MICRO * grace;
 
@@ -416,20 +497,14 @@ static tt_pass host_floor(const ctx *x, int kind)
 	return t;
 }
 
-/* GPU time under the host's floor. A little of the smaller stays visible, so that a floor ties no two plans. */
-static double lifted(double gpu, double host, double leak)
-{
-	return fmax(gpu, host) + leak * fmin(gpu, host);
-}
-
 /* Hides what the schedule hides and lifts the rest to the host's floor. */
-static void total(const ctx *x, tt_layer *l, int kind)
+static void total(const ctx *x, tt_layer *l, tt_kind kind)
 {
 	const mf_cost *c = x->c;
 	const mf_plan *p = x->p;
 	double comp_f = 0, comp_b = 0, ex_f = l->term[TT_EXCHANGE].f, ex_b = l->term[TT_EXCHANGE].b, f, b;
 	double leak = mf_k(c, MF_C_HOST_TIE);
-	tt_pass host = host_floor(x, kind);
+	tt_pass host = l->host = host_floor(x, kind);
 
 	for (int i = 0; i < TT_COUNT; i++) {
 		if (i == TT_EXCHANGE)
@@ -471,37 +546,44 @@ static void total(const ctx *x, tt_layer *l, int kind)
 		/* Forward and backward of two micro-batches are one block: launches of either may run ahead in the
 		 * other. */
 		l->total_f = f;
-		l->total_b = lifted(f + b, host.f + host.b, leak) - f;
+		l->total_b = tt_lifted(f + b, host.f + host.b, leak) - f;
 	} else {
-		l->total_f = lifted(f, host.f, leak);
-		l->total_b = lifted(b, host.b, leak);
+		l->total_f = tt_lifted(f, host.f, leak);
+		l->total_b = tt_lifted(b, host.b, leak);
 	}
 	l->floor_excess = (l->total_f - f) + (l->total_b - b);
 	if (l->hidden > 0)
-		l->unhidden = lifted(comp_f + ex_f, host.f, leak) + lifted(comp_b + ex_b, host.b, leak) - l->total_f -
-			      l->total_b;
+		l->unhidden = tt_lifted(comp_f + ex_f, host.f, leak) + tt_lifted(comp_b + ex_b, host.b, leak) -
+			      l->total_f - l->total_b;
 }
 
-static void price_layer(const ctx *x, int kind, bool windowed, tt_layer *l)
+static void price_layer(const ctx *x, tt_kind kind, tt_layer *l)
 {
 	const mf_plan *p = x->p;
 	unsigned rc = p->recompute == MF_RECOMPUTE_SELECTIVE ? p->recompute_modules : 0;
 
 	memset(l, 0, sizeof(*l));
-	sublayer(x, l);
-	if (p->tp > 1) {
-		double ring = tp_ring(x);
+	if (kind.mixer != MF_MIX_NONE) {
+		sublayer(x, l);
+		if (p->tp > 1) {
+			double ring = tp_ring(x);
 
-		add(l, TT_TP, 2 * ring, 3 * ring);
+			add(l, TT_TP, 2 * ring, 3 * ring);
+		}
+		if (kind.mixer == MF_MIX_MAMBA2)
+			mamba(x, l);
+		else if (kind.mixer == MF_MIX_DELTA)
+			delta_net(x, l);
+		else if (x->m->attention == MF_MLA)
+			attention_mla(x, l);
+		else
+			attention_gqa(x, l, kind.mixer == MF_MIX_WINDOW);
 	}
-	if (x->m->attention == MF_MLA)
-		attention_mla(x, l);
-	else
-		attention_gqa(x, l, windowed);
-	sublayer(x, l);
-	if (kind == TT_KIND_MOE) {
+	if (kind.ffn != TT_FFN_NONE)
+		sublayer(x, l);
+	if (kind.ffn == TT_FFN_MOE) {
 		moe(x, l);
-	} else {
+	} else if (kind.ffn == TT_FFN_DENSE) {
 		double f;
 
 		if (p->tp > 1) {
@@ -556,40 +638,39 @@ static double skew(const mf_workload *w, uint32_t ep)
 /* ---- parameters ----------------------------------------------------------------------------------------------------
  */
 
+/*
+ * Parameters of a whole pipeline on one rank: mixers, shared experts and embeddings divided by tp (compressions, routers
+ * and latent projections are whole on every rank), experts by ep and etp.
+ */
 static void parameters(const ctx *x, tt_layers *out)
 {
 	const mf_model *m = x->m;
-	double h = m->hidden, w = m->gated ? 3 : 2, dense, per_layer, L = m->layers;
+	double h = m->hidden, w = m->gated ? 3 : 2, dense, attention, L = m->layers;
 	double with_mtp = 1 + (x->c->in.workload->mtp ? m->mtp_layers : 0) / L;
+	double inner = (double)m->mamba_heads * m->mamba_head_dim, k = (double)m->delta_k_heads * m->delta_k_dim;
+	double v = (double)m->delta_v_heads * m->delta_v_dim;
 
 	if (m->attention == MF_MLA) {
 		double dq = m->qk_nope + m->qk_rope, nh = m->heads;
 
-		per_layer = h * (m->q_lora + m->kv_lora + m->qk_rope) +
+		attention = h * (m->q_lora + m->kv_lora + m->qk_rope) +
 			    ((m->q_lora ? m->q_lora : h) * nh * dq + m->kv_lora * nh * (m->qk_nope + m->v_dim) +
 				    nh * m->v_dim * h) /
 				    x->tp;
 	} else {
-		per_layer = h * m->head_dim * (2.0 * m->heads + 2.0 * m->kv_heads) / x->tp;
+		attention = h * m->head_dim * ((m->attention_gate ? 3.0 : 2.0) * m->heads + 2.0 * m->kv_heads) / x->tp;
 	}
-	dense = L * per_layer + (L - m->moe_layers) * w * h * m->ffn / x->tp +
-		m->moe_layers * (h * m->experts + w * h * m->shared_ffn / x->tp);
+	dense = mf_model_attention_layers(m) * attention +
+		m->mamba_layers * h * (3 * inner + 2.0 * m->mamba_groups * m->mamba_state) / x->tp +
+		m->delta_layers * h * (2 * k + 3 * v) / x->tp + mf_model_dense_layers(m) * w * h * m->ffn / x->tp +
+		m->moe_layers * (h * m->experts + w * h * m->shared_ffn / x->tp + 2.0 * m->moe_latent * h);
 	out->params_dense = dense * with_mtp + (double)m->vocab * h / x->tp * (m->tied_embeddings ? 1 : 2);
-	out->params_expert = m->moe_layers * (double)m->experts * w * h * m->moe_ffn / x->ep / x->etp * with_mtp;
+	out->params_expert =
+		m->moe_layers * (double)m->experts * (double)mf_model_expert_params(m) / x->ep / x->etp * with_mtp;
 }
 
 /* ---- the door ------------------------------------------------------------------------------------------------------
  */
-
-static void average(tt_layer *io, const tt_layer *other, double share)
-{
-	double *a = (double *)io;
-	const double *b = (const double *)other;
-
-	_Static_assert(sizeof(tt_layer) % sizeof(double) == 0, "a layer is doubles alone");
-	for (size_t i = 0; i < sizeof(tt_layer) / sizeof(double); i++)
-		a[i] = (1 - share) * a[i] + share * b[i];
-}
 
 void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_layer kinds[TT_KINDS])
 {
@@ -607,20 +688,13 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 	x.local_experts = m->experts / x.ep;
 	x.rows = x.tokens_sp * m->topk * x.etp;
 	x.skew = m->experts ? skew(w, p->ep) : 1;
-	for (int kind = 0; kind < TT_KINDS; kind++) {
+	memset(kinds, 0, TT_KINDS * sizeof(*kinds));
+	for (uint32_t kind = 0; kind < s->n_kinds; kind++) {
 		tt_layer *l = &kinds[kind];
 
-		if (kind == TT_KIND_MOE ? m->moe_layers == 0 : m->moe_layers == m->layers) {
-			memset(l, 0, sizeof(*l));
-		} else {
-			price_layer(&x, kind, false, l);
-			if (s->window_share > 0) {
-				tt_layer windowed;
-
-				price_layer(&x, kind, true, &windowed);
-				average(l, &windowed, s->window_share);
-			}
-		}
+		/* The kind of MTP layers may be no layer's. */
+		if (tt_count(s, m, kind) > 0 || (w->mtp && m->mtp_layers > 0))
+			price_layer(&x, s->kind[kind], l);
 		/* fmax() drops a NaN: a GPU that lacks the type would be priced by its memory alone. */
 		out->t[kind] = isnan(c->in.cluster->tflops[s->dtype]) ? NAN : l->total_f + l->total_b;
 		out->unhidden[kind] = l->unhidden;
@@ -642,8 +716,8 @@ void tt_price_layers(const mf_cost *c, const mf_plan *p, tt_layers *out, tt_laye
 		/* Each depth: one more layer, a projection of two hidden states into one, one more head. */
 		memset(&join, 0, sizeof(join));
 		linear(&x, &join, TT_DENSE, x.tokens, h, 2 * h, true, 1);
-		out->mtp = m->mtp_layers * (out->t[m->moe_layers ? TT_KIND_MOE : TT_KIND_DENSE] +
-						   join.term[TT_DENSE].f + join.term[TT_DENSE].b + out->head);
+		out->mtp = m->mtp_layers *
+			   (out->t[s->mtp_kind] + join.term[TT_DENSE].f + join.term[TT_DENSE].b + out->head);
 	}
 	{
 		bool across = c->world > s->domain;

@@ -142,13 +142,30 @@ typedef struct mf_command {
 	uint32_t world; /* from torchrun or the sizes; 0 when unknown */
 	char **unread;
 	size_t n_unread; /* flags and environment we did not understand */
+	char **argv;     /* the words from the program on, as they were given */
+	size_t n_argv;
 	mf_arena *arena;
 } mf_command;
-/** Reads an argument vector (torchrun ... pretrain_gpt.py ..., python -m sglang.launch_server ..., sglang serve ...). */
+/**
+ * Reads an argument vector: torchrun ... pretrain_gpt.py ..., python -m torch.distributed.run ..., python -m
+ * sglang.launch_server ..., sglang serve .... Assignments in front, srun, docker run, env, sh -c and their like are read
+ * through. A Megatron command that gives no shape at all has no model: the caller names one.
+ */
 mf_status mf_command_read(mf_command *out, const char *const *argv, size_t n, const char *const *env, size_t n_env,
 	mf_intern *intern, mf_err *err);
-/** Reads a command file: JSON (array, or object with argv), NUL-separated, or a shell line. */
+/**
+ * Reads a command file: JSON (array, or object with argv and env), NUL-separated words, or a shell script, whose own
+ * variables and arrays are put in their place. The last line that launches something counts.
+ */
 mf_status mf_command_read_file(mf_command *out, const char *path, mf_intern *intern, mf_err *err);
+/** Says which version the command is for: one that reads a flag differently changes what was read. Other phases: nothing. */
+void mf_command_toolchain(mf_command *c, mf_toolchain toolchain);
+/**
+ * What the command says and `again`, its plan written anew, does not, or differently, and the other way round: one text a
+ * flag, handed to `found`. Paths, ports, run length and flags that are listed as unread are left out.
+ */
+void mf_command_differences(
+	const mf_command *c, const mf_argv *again, void (*found)(void *payload, const char *text), void *payload);
 void mf_command_dispose(mf_command *c);
 
 #endif

@@ -24,7 +24,7 @@ static void refuse_model(struct mf_megatron_facts *f, mf_rule_id rule, size_t n,
 }
 
 /* Shapes that are fixed for the whole search and that the command line cannot describe. */
-static void model_facts(struct mf_megatron_facts *f, const mf_model *m)
+static void model_facts(struct mf_megatron_facts *f, const mf_model *m, const mf_stack *stack)
 {
 	uint32_t full = m->layers - m->window_layers;
 	uint32_t split = m->mixerless_layers > m->bare_layers ? m->mixerless_layers : m->bare_layers;
@@ -34,6 +34,8 @@ static void model_facts(struct mf_megatron_facts *f, const mf_model *m)
 			m->index_topk ? m->layers
 			: split       ? split
 				      : m->mamba_layers + m->delta_layers);
+	if (stack->optimizer != MF_OPT_ADAM)
+		refuse_model(f, MF_R_STACK_OPTIMIZER, 0, 0, 0);
 	if (m->attention_gate)
 		refuse_model(f, MF_R_MODEL_GATE, 0, 0, 0);
 	if (m->yarn && m->attention == MF_MLA && m->rope_original_positions != 0 && m->rope_original_positions != 4096)
@@ -106,7 +108,7 @@ mf_status mf_megatron_facts_new(struct mf_emitter *e, mf_err *err)
 	f->fp8 = w->precision != MF_PREC_BF16 && w->precision != MF_PREC_NVFP4;
 	f->fp8_delayed = w->precision == MF_PREC_FP8_DELAYED;
 	f->config_before_groups = f->minor >= 19;
-	model_facts(f, m);
+	model_facts(f, m, stack);
 	f->precision_rule = precision_rule(w->precision, e->in.cluster->sm);
 	e->megatron = f;
 	return MF_OK;

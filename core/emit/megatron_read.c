@@ -26,7 +26,8 @@ struct seen {
 	const char *data, *tokenizer, *tensorboard, *endpoint;
 };
 
-enum kind { INTEGER, REAL, SWITCH, TEXT, LIST, SKIP, SKIP_SWITCH };
+/* SKIP flags say nothing that a plan holds, but must say what the plan would; SITE flags differ freely. */
+enum kind { INTEGER, REAL, SWITCH, TEXT, LIST, SKIP, SKIP_SWITCH, SITE, SITE_SWITCH };
 
 struct flag {
 	const char *name;
@@ -50,23 +51,24 @@ struct flag {
 	{                                                                                                              \
 		name, TEXT, offsetof(struct seen, field)                                                               \
 	}
+/* What describes the model stands together, from --num-layers to --moe-aux-loss-coeff. */
 static const struct flag flags[] = {
 	I("--nnodes", nnodes),
 	I("--nproc-per-node", nproc),
 	I("--nproc_per_node", nproc),
-	{"--rdzv-backend", SKIP, 0},
-	{"--rdzv_backend", SKIP, 0},
+	{"--rdzv-backend", SITE, 0},
+	{"--rdzv_backend", SITE, 0},
 	T("--rdzv-endpoint", endpoint),
 	T("--rdzv_endpoint", endpoint),
-	{"--rdzv-id", SKIP, 0},
-	{"--rdzv_id", SKIP, 0},
-	{"--standalone", SKIP_SWITCH, 0},
-	{"--node-rank", SKIP, 0},
-	{"--node_rank", SKIP, 0},
-	{"--master-addr", SKIP, 0},
-	{"--master_addr", SKIP, 0},
-	{"--master-port", SKIP, 0},
-	{"--master_port", SKIP, 0},
+	{"--rdzv-id", SITE, 0},
+	{"--rdzv_id", SITE, 0},
+	{"--standalone", SITE_SWITCH, 0},
+	{"--node-rank", SITE, 0},
+	{"--node_rank", SITE, 0},
+	{"--master-addr", SITE, 0},
+	{"--master_addr", SITE, 0},
+	{"--master-port", SITE, 0},
+	{"--master_port", SITE, 0},
 	I("--tensor-model-parallel-size", tp),
 	I("--pipeline-model-parallel-size", pp),
 	I("--context-parallel-size", cp),
@@ -157,8 +159,8 @@ static const struct flag flags[] = {
 	T("--fp8-recipe", recipe),
 	T("--fp4-format", fp4),
 	{"--optimizer", SKIP, 0},
-	{"--lr", SKIP, 0},
-	{"--min-lr", SKIP, 0},
+	{"--lr", SITE, 0},
+	{"--min-lr", SITE, 0},
 	B("--use-distributed-optimizer", distopt),
 	B("--overlap-grad-reduce", grad_reduce),
 	B("--overlap-param-gather", param_gather),
@@ -186,20 +188,53 @@ static const struct flag flags[] = {
 	{"--cuda-graph-scope", SKIP, 0},
 	{"--no-check-for-nan-in-loss-and-grad", SKIP_SWITCH, 0},
 	{"--moe-pad-experts-for-cuda-graph-inference", SKIP_SWITCH, 0},
-	{"--no-create-attention-mask-in-dataloader", SKIP_SWITCH, 0},
+	{"--no-create-attention-mask-in-dataloader", SITE_SWITCH, 0},
 	T("--data-path", data),
-	{"--split", SKIP, 0},
-	{"--mock-data", SKIP_SWITCH, 0},
-	{"--tokenizer-type", SKIP, 0},
+	{"--split", SITE, 0},
+	{"--mock-data", SITE_SWITCH, 0},
+	{"--tokenizer-type", SITE, 0},
 	T("--tokenizer-model", tokenizer),
 	I("--train-iters", train_iters),
-	{"--eval-iters", SKIP, 0},
-	{"--eval-interval", SKIP, 0},
+	{"--eval-iters", SITE, 0},
+	{"--eval-interval", SITE, 0},
 	I("--log-interval", log_interval),
-	{"--log-throughput", SKIP_SWITCH, 0},
-	{"--log-memory-interval", SKIP, 0},
+	{"--log-throughput", SITE_SWITCH, 0},
+	{"--log-memory-interval", SITE, 0},
 	T("--tensorboard-dir", tensorboard),
-	{"--use-mcore-models", SKIP_SWITCH, 0},
+	{"--use-mcore-models", SITE_SWITCH, 0},
+	{"--max-restarts", SITE, 0},
+	{"--max_restarts", SITE, 0},
+	{"--log-dir", SITE, 0},
+	{"--log_dir", SITE, 0},
+	{"--tee", SITE, 0},
+	{"--redirects", SITE, 0},
+	{"--local-ranks-filter", SITE, 0},
+	{"--local_ranks_filter", SITE, 0},
+	{"--save", SITE, 0},
+	{"--load", SITE, 0},
+	{"--save-interval", SITE, 0},
+	{"--seed", SITE, 0},
+	{"--lr-decay-style", SITE, 0},
+	{"--lr-decay-iters", SITE, 0},
+	{"--lr-warmup-iters", SITE, 0},
+	{"--lr-warmup-fraction", SITE, 0},
+	{"--weight-decay", SITE, 0},
+	{"--adam-beta1", SITE, 0},
+	{"--adam-beta2", SITE, 0},
+	{"--adam-eps", SITE, 0},
+	{"--clip-grad", SITE, 0},
+	{"--init-method-std", SITE, 0},
+	{"--exit-interval", SITE, 0},
+	{"--exit-duration-in-mins", SITE, 0},
+	{"--distributed-backend", SITE, 0},
+	{"--distributed-timeout-minutes", SITE, 0},
+	{"--num-workers", SITE, 0},
+	{"--data-cache-path", SITE, 0},
+	{"--vocab-file", SITE, 0},
+	{"--merge-file", SITE, 0},
+	{"--no-load-optim", SITE_SWITCH, 0},
+	{"--no-load-rng", SITE_SWITCH, 0},
+	{"--no-save-optim", SITE_SWITCH, 0},
 };
 #undef I
 #undef D
@@ -213,6 +248,31 @@ static const struct flag *find_flag(const char *text, size_t len)
 			return &flags[i];
 	}
 	return NULL;
+}
+
+const char *mf_megatron_flag(const char *text, size_t len)
+{
+	const struct flag *f = find_flag(text, len);
+	bool launcher = f && f->kind == INTEGER && f->offset <= offsetof(struct seen, nproc);
+
+	if (!f || launcher || f->kind == SITE || f->kind == SITE_SWITCH)
+		return NULL;
+	static const size_t of_run[] = {offsetof(struct seen, train_iters), offsetof(struct seen, log_interval),
+		offsetof(struct seen, data), offsetof(struct seen, tokenizer), offsetof(struct seen, tensorboard),
+		offsetof(struct seen, endpoint)};
+	for (size_t i = 0; i < MF_COUNT(of_run); i++)
+		if (f->offset == of_run[i])
+			return NULL;
+	return f->name;
+}
+
+bool mf_megatron_shape_flag(const char *flag)
+{
+	const struct flag *first = find_flag("--num-layers", strlen("--num-layers"));
+	const struct flag *last = find_flag("--moe-aux-loss-coeff", strlen("--moe-aux-loss-coeff"));
+	const struct flag *f = find_flag(flag, strlen(flag));
+
+	return f && f >= first && f <= last;
 }
 
 static mf_status read_integer(const char *flag, const char *text, uint32_t *out, mf_err *err)
@@ -320,31 +380,85 @@ static mf_status read_layer_freq(mf_model *m, const char *text, mf_err *err)
 	return MF_OK;
 }
 
-/* "Et*13|t*14mL" to "13-14": the decoder layers of every virtual stage. Groups in parentheses are not unrolled. */
-static bool read_layout(const char *text, mf_buf *out, size_t *stages)
-{
-	uint32_t count = 0;
+/* Longest layout that is read: a letter a layer would be 4096. */
+#define LAYOUT_MAX 16384u
 
-	*stages = 0;
-	for (const char *p = text;; p++) {
-		if (*p == '|' || *p == '\0') {
-			mf_buf_printf(out, "%s%u", *stages ? "-" : "", count);
-			++*stages;
-			count = 0;
-			if (!*p)
-				return true;
-		} else if (*p == 't') {
-			char *end = NULL;
-			unsigned long n = p[1] == '*' ? strtoul(p + 2, &end, 10) : 1;
-			if (n > MF_MAX_LAYERS || (end && end == p + 2))
-				return false;
-			count += (uint32_t)n;
-			if (end)
-				p = end - 1;
-		} else if (!strchr("EmL,", *p)) {
-			return false;
+/* `text[0..len)` written `times` over, as Python's re.sub would. */
+static bool repeat(mf_buf *out, const char *text, size_t len, unsigned long times)
+{
+	if (times > LAYOUT_MAX || out->len + len * times > LAYOUT_MAX)
+		return false;
+	while (times--)
+		mf_buf_add(out, text, len);
+	return !out->failed;
+}
+
+/* Factor behind a '*' at `p`, and where it ends; NULL without. */
+static const char *factor(const char *p, unsigned long *times)
+{
+	char *end;
+
+	if (p[0] != '*' || p[1] < '0' || p[1] > '9')
+		return NULL;
+	*times = strtoul(p + 1, &end, 10);
+	return end;
+}
+
+/* pipeline_parallel_layer_layout.py:305-318: commas go, then (...)*n, then x*n. */
+bool mf_megatron_layout_unroll(const char *text, mf_buf *out)
+{
+	mf_buf plain = MF_BUF_INIT, flat = MF_BUF_INIT;
+	bool ok = strlen(text) <= LAYOUT_MAX;
+	unsigned long times;
+	const char *end;
+
+	for (const char *p = text; ok && *p; p++)
+		if (*p != ',')
+			mf_buf_putc(&plain, *p);
+	for (const char *p = mf_buf_text(&plain); ok && *p;) {
+		const char *close = *p == '(' ? strchr(p, ')') : NULL;
+
+		if (close && close > p + 1 && (end = factor(close + 1, &times)) != NULL) {
+			ok = repeat(&flat, p + 1, (size_t)(close - p - 1), times);
+			p = end;
+		} else {
+			ok = repeat(&flat, p++, 1, 1);
 		}
 	}
+	for (const char *p = mf_buf_text(&flat); ok && *p;) {
+		end = factor(p + 1, &times);
+		ok = repeat(out, p, 1, end ? times : 1);
+		p = end ? end : p + 1;
+	}
+	mf_buf_dispose(&plain);
+	mf_buf_dispose(&flat);
+	return ok;
+}
+
+/* "Et*13|t*14mL": the decoder layers of every virtual stage. */
+static bool read_layout(const char *text, uint16_t *counts, size_t cap, size_t *stages)
+{
+	mf_buf flat = MF_BUF_INIT;
+	bool ok = mf_megatron_layout_unroll(text, &flat);
+
+	*stages = 0;
+	counts[0] = 0;
+	for (const char *p = mf_buf_text(&flat); ok; p++) {
+		if (*p == 't') {
+			counts[*stages]++;
+		} else if (*p == '|' || *p == '\0') {
+			++*stages;
+			if (*p == '\0')
+				break;
+			ok = *stages < cap;
+			if (ok)
+				counts[*stages] = 0;
+		} else {
+			ok = strchr("EmL", *p) != NULL;
+		}
+	}
+	mf_buf_dispose(&flat);
+	return ok;
 }
 
 /* ---- from flags to a plan ---------------------------------------------------------------------------------------- */
@@ -363,6 +477,9 @@ static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
 		{"--micro-batch-size", offsetof(struct seen, micro)},
 	};
 
+	/* Part of a command, as reports quote them: the caller names the model. */
+	if (!a->layers && !a->hidden && !a->heads)
+		return MF_OK;
 	for (size_t i = 0; i < MF_COUNT(needed); i++) {
 		if (*(const uint32_t *)(const void *)((const char *)a + needed[i].offset) == 0)
 			return mf_fail_at(err, MF_EINPUT, NULL, 0, needed[i].name, "the command must give it");
@@ -444,10 +561,10 @@ static void make_inputs(mf_command *out, const struct seen *a)
 	mf_workload *w = &out->workload;
 	mf_stack *s = &out->stack;
 
-	w->seq = a->seq;
+	w->seq = a->seq ? a->seq : w->seq;
 	w->mtp = a->mtp > 0;
 	w->n_micro_batches = 1;
-	w->micro_batches[0] = a->micro;
+	w->micro_batches[0] = a->micro ? a->micro : 1;
 	w->precision = MF_PREC_BF16;
 	if (a->fp4)
 		w->precision = MF_PREC_NVFP4;
@@ -503,18 +620,19 @@ static mf_status make_plan(mf_command *out, const struct seen *a, unsigned modul
 		(st = degree("--context-parallel-size", a->cp, 1, &p->cp, err)) < 0 ||
 		(st = degree("--expert-model-parallel-size", a->ep, 1, &p->ep, err)) < 0 ||
 		(st = degree("--expert-tensor-parallel-size", a->etp, 0, &p->etp, err)) < 0 ||
-		(st = degree("--micro-batch-size", a->micro, 1, &p->micro_batch, err)) < 0 ||
+		(st = degree("--micro-batch-size", a->micro ? a->micro : 1, 1, &p->micro_batch, err)) < 0 ||
 		(st = degree("--decoder-first-pipeline-num-layers", a->first, 0, &p->first_layers, err)) < 0 ||
 		(st = degree("--decoder-last-pipeline-num-layers", a->last, 0, &p->last_layers, err)) < 0)
 		return st;
 	if (a->layers_per_vstage && a->layers / p->pp / a->layers_per_vstage > 1)
 		vpp = a->layers / p->pp / a->layers_per_vstage;
+	else if (a->layers_per_vstage && !a->layers)
+		mf_command_unread(out, "--num-layers-per-virtual-pipeline-stage without --num-layers");
 	if (a->layout) {
-		mf_buf text = MF_BUF_INIT;
+		uint16_t counts[MF_MAX_LAYERS];
 		size_t stages = 0;
-		bool known = read_layout(a->layout, &text, &stages);
-		p->stage_layout = known && intern ? mf_intern_id(intern, mf_buf_text(&text)) : 0;
-		mf_buf_dispose(&text);
+		bool known = read_layout(a->layout, counts, MF_COUNT(counts), &stages);
+		p->stage_layout = known ? mf_intern_layout(intern, counts, stages) : 0;
 		if (!p->stage_layout) {
 			mf_command_unread(out, "--pipeline-model-parallel-layout");
 			mf_command_unread(out, a->layout);
@@ -548,7 +666,7 @@ static mf_status make_plan(mf_command *out, const struct seen *a, unsigned modul
 	if (same(a->method, "block"))
 		mf_command_unread(out, "--recompute-method block");
 	/* A model without experts has no dispatcher: the default then reads as the plan's own. */
-	if (a->experts) {
+	if (a->experts || !out->has_model) {
 		p->dispatcher = !a->dispatcher || same(a->dispatcher, "allgather") ? MF_DISP_ALLGATHER
 				: same(a->dispatcher, "alltoall")                  ? MF_DISP_ALLTOALL
 				: same(a->flex, "hybridep")                        ? MF_DISP_HYBRIDEP
@@ -610,7 +728,7 @@ mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, m
 			*(bool *)at = true;
 			continue;
 		}
-		if (f->kind == SKIP_SWITCH)
+		if (f->kind == SKIP_SWITCH || f->kind == SITE_SWITCH)
 			continue;
 		if (f->kind == LIST) {
 			while (i + 1 < n && strncmp(argv[i + 1], "--", 2) != 0) {
@@ -626,6 +744,13 @@ mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, m
 			return mf_fail_at(err, MF_EINPUT, NULL, 0, f->name, "the value is missing");
 		const char *value = equals ? equals + 1 : argv[++i];
 		st = MF_OK;
+		if ((f->offset == offsetof(struct seen, nnodes) || f->offset == offsetof(struct seen, nproc)) &&
+			f->kind == INTEGER && (*value < '0' || *value > '9' || strchr(value, ':'))) {
+			/* "gpu", "1:4", "$SLURM_NNODES": only a running job knows. */
+			mf_command_unread(out, f->name);
+			mf_command_unread(out, value);
+			continue;
+		}
 		if (f->kind == INTEGER)
 			st = read_integer(f->name, value, (uint32_t *)(void *)at, err);
 		else if (f->kind == REAL)
@@ -637,14 +762,17 @@ mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, m
 	}
 	if ((st = make_model(out, &a, err)) < 0 || (st = make_plan(out, &a, modules, intern, err)) < 0)
 		return st;
+	if (!a.micro)
+		mf_command_unread(out, "--micro-batch-size is not given: 1 is taken");
 	make_inputs(out, &a);
 	uint64_t world = (uint64_t)(a.nnodes ? a.nnodes : 1) * a.nproc;
 	out->world = world <= UINT32_MAX ? (uint32_t)world : 0;
 	uint64_t model_size = (uint64_t)a.tp * a.pp * a.cp;
 	/* Megatron's own default: one micro-batch a data-parallel rank. */
 	out->workload.global_batch =
-		a.global     ? a.global
-		: out->world ? (uint32_t)(a.micro * (out->world / model_size ? out->world / model_size : 1))
-			     : a.micro;
+		a.global ? a.global
+		: out->world
+			? (uint32_t)(out->plan.micro_batch * (out->world / model_size ? out->world / model_size : 1))
+			: out->plan.micro_batch;
 	return mf_plan_validate(&out->plan, err);
 }

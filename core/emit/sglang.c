@@ -264,6 +264,14 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 		MF_R_SGL_M15_DROP);
 	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
 		GUARD(unfused(p), unfused(p));
+	/* NVFP4 experts take FlashInfer's TensorRT-LLM runner on Blackwell where none is asked for. */
+	if (st->a2a && e->in.model->quant == MF_QUANT_NVFP4 && e->in.cluster->sm / 10 == 10) {
+		mf_plan built = *p;
+
+		if (built.runner == MF_RUN_AUTO)
+			built.runner = MF_RUN_FLASHINFER_TRTLLM;
+		GUARD(unfused(&built), unfused(&built));
+	}
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
 	GUARD(p->a2a == MF_A2A_MOONCAKE && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);
 	GUARD(p->a2a == MF_A2A_NIXL && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15_NIXL);

@@ -10,6 +10,7 @@ struct seen {
 	uint32_t tp, pp, dp, ep, moe_dp, cp, nnodes, redundant, chunk, requests;
 	bool dp_attention, overlap, graphs_off, fp8_kv;
 	int a2a, runner, mode;
+	const char *map;
 	uint32_t context, graph_batch;
 	double fraction;
 };
@@ -51,6 +52,9 @@ static const struct flag flags[] = {
 	{"--enable-two-batch-overlap", SWITCH, AT(overlap)},
 	{"--disable-cuda-graph", SWITCH, AT(graphs_off)},
 	{"--disable-decode-cuda-graph", SWITCH, AT(graphs_off)},
+	{"--load-format", IGNORE, 0},
+	{"--tokenizer-path", IGNORE, 0},
+	{"--served-model-name", IGNORE, 0},
 	{"--moe-a2a-backend", TEXT, 0},
 	{"--moe-runner-backend", TEXT, 0},
 	{"--deepep-mode", TEXT, 0},
@@ -76,6 +80,31 @@ static const struct flag *find_flag(const char *text, size_t len)
 		if (strlen(flags[i].name) == len && strncmp(flags[i].name, text, len) == 0)
 			return &flags[i];
 	return NULL;
+}
+
+/* The site's: paths, addresses, and what follows from other flags. */
+static bool of_site(const struct flag *f)
+{
+	static const char *const names[] = {"--model-path", "--model", "--host", "--port"};
+
+	for (size_t i = 0; i < MF_COUNT(names); i++)
+		if (strcmp(f->name, names[i]) == 0)
+			return true;
+	return f->kind == IGNORE || f->kind == IGNORE_SWITCH;
+}
+
+const char *mf_sglang_flag(const char *text, size_t len)
+{
+	const struct flag *f = find_flag(text, len);
+
+	if (!f || of_site(f))
+		return NULL;
+	if (f->kind == SWITCH && f->offset == AT(graphs_off))
+		return "--cuda-graph-backend-decode";
+	for (size_t i = 0; i < MF_COUNT(flags) && f->kind != TEXT; i++)
+		if (flags[i].kind == f->kind && flags[i].offset == f->offset)
+			return flags[i].name;
+	return f->name;
 }
 
 static mf_status read_choice(
@@ -112,7 +141,7 @@ static mf_status read_text(mf_command *c, struct seen *v, const char *flag, cons
 	else if (strcmp(flag, "--cuda-graph-backend-decode") == 0)
 		v->graphs_off = strcmp(value, "disabled") == 0;
 	else if (strcmp(flag, "--init-expert-location") == 0 && strcmp(value, "trivial") != 0 && intern)
-		c->plan.expert_map = mf_intern_id(intern, value);
+		v->map = value;
 	return MF_OK;
 }
 
@@ -175,9 +204,69 @@ static mf_status read_flags(
 	return MF_OK;
 }
 
+/* A placement by name; the path of a file is none that a plan's text can hold. */
+static void read_map(mf_command *c, const char *map, mf_intern *intern)
+{
+	char text[MF_PLAN_TEXT_MAX];
+	mf_plan p;
+	mf_err err;
+
+	snprintf(text, sizeof text, "tp1/pp1/ep1/map:%.400s", map);
+	if (intern && mf_plan_parse(&p, text, MF_SERVE, intern, &err) == MF_OK) {
+		c->plan.expert_map = p.expert_map;
+		return;
+	}
+	snprintf(text, sizeof text, "--init-expert-location %.400s", map);
+	mf_command_unread(c, text);
+}
+
+/*
+ * The requests of all replicas. A replica is told its share rounded down and captures graphs for its share rounded up, so
+ * graphs that go beyond the requests tell of one more.
+ */
+static void make_workload(mf_command *c, const struct seen *v)
+{
+	mf_workload *w = &c->workload;
+	const mf_plan *p = &c->plan;
+	uint32_t unit = (p->overlap ? 2 : 1) * (p->a2a != MF_A2A_NONE ? p->tp : 1);
+
+	if (v->requests)
+		w->concurrency = v->requests * p->replicas;
+	if (v->requests && p->replicas > 1 && v->graph_batch > (v->requests + unit - 1) / unit * unit)
+		w->concurrency++;
+	/* A request's length is what the context leaves; how it parts into prompt and answer, no flag says. */
+	if (v->context > 8 && v->context - 8 != w->input_tokens + w->output_tokens) {
+		w->output_tokens = v->context - 8 > 2 * w->output_tokens ? w->output_tokens : (v->context - 8) / 2;
+		w->input_tokens = v->context - 8 - w->output_tokens;
+	}
+	w->fp8_kv = v->fp8_kv;
+}
+
+bool mf_sglang_read_partition(mf_command *out, const char *text, mf_intern *intern)
+{
+	uint16_t counts[MF_MAX_LAYERS];
+	size_t n = 0;
+
+	for (const char *p = text;; p++) {
+		char *end;
+		unsigned long layers = strtoul(p, &end, 10);
+
+		if (end == p || *p < '0' || *p > '9' || layers > MF_MAX_LAYERS || n == MF_COUNT(counts))
+			return false;
+		counts[n++] = (uint16_t)layers;
+		if (!*end)
+			break;
+		if (*end != ',')
+			return false;
+		p = end;
+	}
+	out->plan.stage_layout = mf_intern_layout(intern, counts, n);
+	return out->plan.stage_layout != 0;
+}
+
 mf_status mf_sglang_read(mf_command *out, const char *const *argv, size_t n, mf_intern *intern, mf_err *err)
 {
-	struct seen v = {.tp = 1, .pp = 1, .dp = 1, .ep = 1, .moe_dp = 1, .cp = 1, .nnodes = 1, .fraction = NAN};
+	struct seen v = {.tp = 1, .pp = 1, .dp = 1, .ep = 0, .moe_dp = 1, .cp = 1, .nnodes = 1, .fraction = NAN};
 	mf_plan *p = &out->plan;
 	uint32_t dp;
 	mf_status st;
@@ -189,14 +278,23 @@ mf_status mf_sglang_read(mf_command *out, const char *const *argv, size_t n, mf_
 		(st = mf_site_load(&out->site, NULL, err)) < 0 || (st = read_flags(out, &v, argv, n, intern, err)) < 0)
 		return st;
 	dp = v.dp_attention && v.dp > 1 ? v.dp : 1;
-	if (!v.tp || !v.cp || !v.pp || !v.dp || !v.ep || !v.moe_dp || v.tp % (dp * v.cp))
+	if (!v.tp || !v.cp || !v.pp || !v.dp || !v.moe_dp || v.tp % (dp * v.cp))
 		return mf_fail_at(err, MF_EINPUT, "command", 0, "--tp-size", "%u is no multiple of dp %u times cp %u",
 			v.tp, dp, v.cp);
-	/* What SGLang would set by itself is what the plan means. */
-	if (v.a2a != MF_A2A_NONE)
-		v.ep = v.tp;
-	if (v.a2a == MF_A2A_DEEPEP && v.mode == MF_DM_NORMAL)
+	/* What SGLang sets by itself is what the plan means, unless the command asks for something else in words. */
+	if (!v.ep)
+		v.ep = v.a2a != MF_A2A_NONE ? v.tp : 1;
+	if (v.a2a == MF_A2A_DEEPEP && v.mode == MF_DM_NORMAL && !v.graph_batch)
 		v.graphs_off = true;
+	const struct {
+		const char *flag;
+		uint32_t value;
+	} degrees[] = {{"--tp-size", v.tp}, {"--pp-size", v.pp}, {"--ep-size", v.ep}, {"--dp-size", v.dp},
+		{"--moe-dp-size", v.moe_dp}, {"--attn-cp-size", v.cp}, {"--ep-num-redundant-experts", v.redundant},
+		{"--chunked-prefill-size", v.chunk / 256}};
+	for (size_t i = 0; i < MF_COUNT(degrees); i++)
+		if (degrees[i].value > UINT16_MAX)
+			return mf_fail_at(err, MF_EINPUT, "command", 0, degrees[i].flag, "is beyond what a plan holds");
 	p->tp = (uint16_t)(v.tp / dp / v.cp);
 	p->cp = (uint16_t)v.cp;
 	p->pp = (uint16_t)v.pp;
@@ -210,11 +308,11 @@ mf_status mf_sglang_read(mf_command *out, const char *const *argv, size_t n, mf_
 	p->overlap = v.overlap;
 	p->graph = v.graphs_off ? MF_GRAPH_OFF : MF_GRAPH_FULL;
 	p->prefill_chunk = (uint16_t)(v.chunk / 256);
+	if (v.map)
+		read_map(out, v.map, intern);
 	if (v.chunk % 256)
 		mf_command_unread(out, "--chunked-prefill-size that is no multiple of 256");
-	if (v.requests)
-		out->workload.concurrency = v.requests * p->replicas;
-	out->workload.fp8_kv = v.fp8_kv;
+	make_workload(out, &v);
 	out->stack.mem_fraction = v.fraction;
 	out->world = v.tp * v.pp * p->replicas;
 	return MF_OK;

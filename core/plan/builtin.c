@@ -17,19 +17,13 @@ const char *const *mf_builtin_names(const char *kind)
 	return no_names;
 }
 
-/* $XDG_CONFIG_HOME/moefs/KIND/NAME.yaml; a relative XDG_CONFIG_HOME does not count. False when there is no home. */
+/* $XDG_CONFIG_HOME/moefs/KIND/NAME.yaml. False when there is no home. */
 static bool user_path(char *out, size_t size, const char *kind, const char *name)
 {
-	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-	int n;
+	char rest[256];
+	int n = snprintf(rest, sizeof(rest), "%s/%s.yaml", kind, name);
 
-	if (config && config[0] == '/')
-		n = snprintf(out, size, "%s/moefs/%s/%s.yaml", config, kind, name);
-	else if (home && home[0] == '/')
-		n = snprintf(out, size, "%s/.config/moefs/%s/%s.yaml", home, kind, name);
-	else
-		return false;
-	return n > 0 && (size_t)n < size;
+	return n > 0 && (size_t)n < sizeof(rest) && mf_user_path(out, size, "XDG_CONFIG_HOME", ".config", rest);
 }
 
 /* "model" of "models". */

@@ -46,6 +46,12 @@ const mf_choice mf_mixer_choices[] = {
 	END,
 };
 
+const mf_choice mf_optimizer_choices[] = {
+	{MF_OPT_ADAM, "adam", "AdamW with fp32 master weights"},
+	{MF_OPT_MUON, "muon", "Muon: Newton-Schulz on every matrix"},
+	END,
+};
+
 const mf_choice mf_phase_choices[] = {
 	{MF_TRAIN, "train", "training under Megatron"},
 	{MF_SERVE, "serve", "serving under SGLang"},
@@ -59,6 +65,15 @@ const mf_choice mf_precision_choices[] = {
 	{MF_PREC_FP8_BLOCK, "fp8_block", "fp8, scaled a block"},
 	{MF_PREC_MXFP8, "mxfp8", "fp8 with power-of-two scales over 32 values"},
 	{MF_PREC_NVFP4, "nvfp4", "fp4 with fp8 scales over 16 values"},
+	END,
+};
+
+const mf_choice mf_engine_choices[] = {
+	{MF_ENGINE_SGLANG, "sglang", "prompts run alone; chunk and memory by SGLang's own heuristic"},
+	{MF_ENGINE_SGLANG_WIDE, "sglang-wide",
+		"SGLang launched for wide EP: dense layers whole on every rank, 85% of the card"},
+	{MF_ENGINE_VLLM, "vllm", "prompts ride with decode; 90% of the card; admits for half of the output"},
+	{MF_ENGINE_TRTLLM, "trtllm", "prompts ride with decode; 90% of the card; room for the whole output"},
 	END,
 };
 

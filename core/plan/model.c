@@ -356,6 +356,28 @@ static mf_status read_windows(struct reader *r)
 	return MF_OK;
 }
 
+/* Llama 4 attends within chunks but in every fourth layer, which has no rotary embedding. */
+static mf_status read_chunks(struct reader *r)
+{
+	const mf_node *rope = mf_node_get(r->text, "no_rope_layers"), *n;
+	mf_model *m = r->m;
+	uint32_t every = 4;
+
+	GET("attention_chunk_size", 1, 1u << 30, &m->attention_chunk);
+	GET("no_rope_layer_interval", 1, MF_MAX_LAYERS, &every);
+	if (!m->attention_chunk || strcmp(m->model_type, "llama4_text") != 0) {
+		m->attention_chunk = 0;
+		return MF_OK;
+	}
+	m->chunk_layers = m->layers - m->layers / every;
+	if (rope && rope->kind == MF_LIST && rope->n_children == m->layers) {
+		m->chunk_layers = 0;
+		for (n = rope->first; n; n = n->next)
+			m->chunk_layers += n->number > 0; /* 1: this layer has the embedding */
+	}
+	return MF_OK;
+}
+
 /* Which layers are MoE: from the family's step, first-dense or list keys. */
 static mf_status read_moe_layers(struct reader *r)
 {
@@ -614,6 +636,7 @@ static mf_status read_shape(struct reader *r)
 	TRY(read_attention(r));
 	TRY(read_experts(r));
 	TRY(read_windows(r));
+	TRY(read_chunks(r));
 	TRY(read_rope(r));
 	TRY(read_quant(r));
 	m->gated = !r->f->split;
@@ -772,8 +795,7 @@ static mf_status load_path(mf_model *out, const char *path, mf_err *err)
 	return out->quant == MF_QUANT_NONE ? load_quant_beside(out, err) : MF_OK;
 }
 
-/* Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
-static const char *find_alias(const char *name)
+const char *mf_model_builtin(const char *name)
 {
 	for (const char *const *known = mf_builtin_names("models"); *known; known++) {
 		const mf_node *n;
@@ -818,7 +840,7 @@ mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)
 			snprintf(out->name, sizeof out->name, "%.95s", name);
 		return st;
 	}
-	if (!built_in_name(name) && access(name, F_OK) != 0 && (alias = find_alias(name)))
+	if (!built_in_name(name) && access(name, F_OK) != 0 && (alias = mf_model_builtin(name)))
 		name = alias;
 	if (mf_is_path(name))
 		return load_path(out, name, err);

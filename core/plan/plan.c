@@ -1,6 +1,7 @@
 /* plan.c: the plan as a value: its dimensions, defaults, derived degrees, stages, checks and hash. */
 #include "plan_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define TRAIN (1u << MF_TRAIN)
@@ -121,6 +122,24 @@ size_t mf_stage_layout_parse(const char *text, uint16_t *counts, size_t cap)
 		if (*text++ != '-')
 			return 0;
 	}
+}
+
+bool mf_stage_layout_format(const uint16_t *counts, size_t n, char *out, size_t size)
+{
+	size_t len = 0;
+
+	for (size_t i = 0, run; i < n; i += run) {
+		int written;
+
+		for (run = 1; i + run < n && counts[i + run] == counts[i];)
+			run++;
+		written = run > 1 ? snprintf(out + len, size - len, "%s%ux%zu", i ? "-" : "", counts[i], run)
+				  : snprintf(out + len, size - len, "%s%u", i ? "-" : "", counts[i]);
+		if (written < 0 || (size_t)written >= size - len)
+			return false;
+		len += (size_t)written;
+	}
+	return n > 0;
 }
 
 /* Spreads `layers` over `n` parts, one more each for the first ones when they do not divide. */

@@ -52,6 +52,7 @@ typedef struct mf_model {
 	char architecture[64]; /* config.json's architectures[0], "" when absent */
 	char path[256];        /* directory of config.json, "" for a built-in model */
 	uint32_t layers, hidden, vocab, max_positions;
+	uint32_t learned_positions; /* learned position embeddings, 0 for rotary or none */
 	mf_attention attention;
 	uint32_t heads, kv_heads;                  /* kv_heads == heads under MLA */
 	uint32_t head_dim;                         /* query/key head size under GQA */
@@ -73,6 +74,8 @@ typedef struct mf_model {
 						      full attention with the last layer's kind of feed-forward part */
 	uint32_t window;        /* sliding window of windowed layers, 0 for none */
 	uint32_t window_layers; /* how many layers are windowed (their mixer says which) */
+	uint32_t attention_chunk,
+		chunk_layers; /* Llama 4: full-attention layers that see their own chunk of tokens alone */
 	uint32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups,
 		mamba_conv; /* Mamba-2; inner size is heads * head_dim */
 	uint32_t delta_k_heads, delta_v_heads, delta_k_dim, delta_v_dim, delta_conv; /* gated delta net */
@@ -132,8 +135,13 @@ void mf_model_tally(mf_model *m);
  * cannot be priced (unknown model_type, layers of different attention shapes) fails naming the file, line and field.
  */
 mf_status mf_model_load(mf_model *out, const char *name_or_path, mf_err *err);
+/** Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
+const char *mf_model_builtin(const char *name);
 /** From a parsed document (config.json keys, JSON or YAML). */
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
+
+/** Appends the model's config.json: the file it was loaded from, or a built-in model's keys as JSON. */
+mf_status mf_model_config_json(const mf_model *m, mf_buf *out, mf_err *err);
 
 /** Parameters of a model by group; whole model, in units of one parameter. Sum of groups is `total`. */
 typedef struct mf_param_count {
@@ -215,6 +223,11 @@ typedef struct mf_workload {
 	uint32_t input_tokens, output_tokens, concurrency;
 	double ttft_target_ms, tpot_target_ms; /* NaN: none */
 	bool fp8_kv;
+	double length_spread;   /* lengths are uniform on [1 - spread, 1] of nominal; 0: all equal, in step */
+	uint32_t requests;      /* that a run sends in all; 0: ten times the concurrency; all queued at once where the
+	                             concurrency is no less */
+	uint32_t draft_tokens;  /* speculative decoding: drafted a step; 0: none */
+	double accepted_tokens; /* tokens a step yields with them, 1 to draft_tokens + 1 */
 	/* routing skew */
 	double max_violation; /* most loaded expert / mean - 1; 0 is balanced */
 	uint32_t n_load_bins; /* per-expert token share, from a histogram file; 0 when none */
@@ -241,10 +254,32 @@ static inline bool mf_toolchain_is_megatron(mf_toolchain t)
 }
 typedef enum mf_attn_backend { MF_ATTN_FLASH, MF_ATTN_UNFUSED } mf_attn_backend;
 typedef enum mf_loss { MF_LOSS_EAGER, MF_LOSS_NATIVE, MF_LOSS_TE } mf_loss;
+/** Activations that fine-grained offloading moves to the host, by Megatron's module names. */
+typedef enum mf_offload_module {
+	MF_OFFLOAD_ATTN_NORM = 1,
+	MF_OFFLOAD_QKV_LINEAR = 2,
+	MF_OFFLOAD_CORE_ATTN = 4,
+	MF_OFFLOAD_ATTN_PROJ = 8,
+	MF_OFFLOAD_MLP_NORM = 16,
+	MF_OFFLOAD_EXPERT_FC1 = 32,
+	MF_OFFLOAD_MOE_ACT = 64
+} mf_offload_module;
 typedef enum mf_graphs { MF_GRAPHS_NONE, MF_GRAPHS_PARTIAL, MF_GRAPHS_FULL } mf_graphs;
 extern const mf_choice mf_attention_choices[], mf_graphs_choices[];
+typedef enum mf_optimizer { MF_OPT_ADAM, MF_OPT_MUON } mf_optimizer;
+extern const mf_choice mf_optimizer_choices[];
 typedef enum mf_ledger { MF_LEDGER_PUBLISHED, MF_LEDGER_FULL } mf_ledger;
 extern const mf_choice mf_ledger_choices[];
+
+/** Serving engine that the cost model prices; the commands that moefs writes are SGLang's. */
+typedef enum mf_engine {
+	MF_ENGINE_SGLANG,
+	MF_ENGINE_SGLANG_WIDE,
+	MF_ENGINE_VLLM,
+	MF_ENGINE_TRTLLM,
+	MF_ENGINE_COUNT
+} mf_engine;
+extern const mf_choice mf_engine_choices[];
 
 /** What the plan will run on: software, its version and its fixed switches. */
 typedef struct mf_stack {
@@ -255,14 +290,27 @@ typedef struct mf_stack {
 	mf_loss loss;
 	mf_graphs graphs;      /* CUDA graphs of the training run; serving graphs are a plan dimension */
 	bool grad_reduce_bf16; /* bf16 gradient buffers, else fp32 */
-	bool precision_aware;  /* precision-aware optimizer with bf16 moments */
+	bool fused_quant;      /* one kernel casts for all local experts (Transformer Engine's grouped quantization) */
+	mf_optimizer optimizer;
+	bool precision_aware; /* precision-aware optimizer with bf16 moments */
 	bool overlap_grad_reduce, overlap_param_gather;
 	bool delay_wgrad; /* split wgrad under EP overlap */
 	bool shared_expert_overlap;
 	bool permute_fusion, deepep, hybridep, einops, deep_gemm; /* packages present */
 	double attention_dropout;
-	char runner_default[24]; /* SGLang's MoE runner when the plan says auto */
-	double mem_fraction;     /* serving; NaN: from the ledger */
+	/* Switches that no stack file asks for: they are read from commands and measured runs, and the ledger prices them. */
+	double hidden_dropout;
+	uint32_t vocab_multiple;      /* vocabulary is padded to this times tp; 0: 128 */
+	uint32_t optimizer_instances; /* partial distributed optimizer: groups that each hold the whole state; 0: 1 */
+	uint8_t offload_activations;  /* bits of mf_offload_module: saved activations that wait in host memory */
+	bool separate_wgrad;          /* no gradient-accumulation fusion: weight gradients exist on their own first */
+	bool sequential_experts;      /* experts one by one, no grouped GEMM */
+	bool muon;                    /* Muon: matrices have one moment */
+	bool fp8_params;              /* weights are kept and gathered in 8 bits */
+	bool mtp_repeated;            /* one set of MTP weights, used at every depth */
+	char runner_default[24];      /* SGLang's MoE runner when the plan says auto */
+	double mem_fraction;          /* serving; NaN: from the ledger */
+	mf_engine engine;             /* serving: whose scheduler and host time are priced */
 } mf_stack;
 mf_status mf_stack_load(mf_stack *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);
@@ -381,6 +429,8 @@ uint16_t mf_intern_id(mf_intern *in, const char *text);
 const char *mf_intern_text(const mf_intern *in, uint16_t id);
 /** Layers a virtual stage of an interned layout text such as "13-14": fills counts[0..cap), returns how many, 0 on a bad text. */
 size_t mf_stage_layout_parse(const char *text, uint16_t *counts, size_t cap);
+/** The shortest text of `n` stages, runs folded ("4x15-1"), in out[0..size); false when it does not fit. */
+bool mf_stage_layout_format(const uint16_t *counts, size_t n, char *out, size_t size);
 
 /**
  * Decoder layers of every virtual stage, in virtual-stage order (stage v*pp + r is chunk v of rank r): a stage layout, first/last

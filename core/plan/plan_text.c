@@ -12,17 +12,23 @@ typedef struct out {
 	size_t len;
 } out;
 
-static void MF_PRINTF(2, 3) put(out *o, const char *fmt, ...)
+/* A million plans are written when a filter runs over them: no printf. What does not fit is cut. */
+static void put(out *o, const char *text)
 {
-	va_list ap;
-	size_t room = MF_PLAN_TEXT_MAX - o->len;
-	int n;
+	while (*text && o->len + 1 < MF_PLAN_TEXT_MAX)
+		o->at[o->len++] = *text++;
+	o->at[o->len] = '\0';
+}
 
-	va_start(ap, fmt);
-	n = vsnprintf(o->at + o->len, room, fmt, ap);
-	va_end(ap);
-	if (n > 0)
-		o->len += (size_t)n < room ? (size_t)n : room - 1;
+static void put_number(out *o, unsigned v)
+{
+	char digits[12], *at = digits + sizeof(digits) - 1;
+
+	*at = '\0';
+	do
+		*--at = (char)('0' + v % 10);
+	while ((v /= 10) > 0);
+	put(o, at);
 }
 
 static void put_recompute(out *o, const mf_plan *p)
@@ -32,13 +38,14 @@ static void put_recompute(out *o, const mf_plan *p)
 	if (p->recompute == MF_RECOMPUTE_FULL) {
 		put(o, "full");
 		if (p->recompute_layers != 1)
-			put(o, "%u", p->recompute_layers);
+			put_number(o, p->recompute_layers);
 	} else if (p->recompute_modules == MF_RC_CORE_ATTN) {
 		put(o, "selective");
 	} else {
 		for (const mf_choice *c = mf_recompute_module_choices; c->name; c++) {
 			if (p->recompute_modules & c->value) {
-				put(o, "%s%s", sep, c->name);
+				put(o, sep);
+				put(o, c->name);
 				sep = ",";
 			}
 		}
@@ -51,9 +58,18 @@ static void put_kernel(out *o, uint16_t packed)
 
 	if (!mf_kernel_unpack(&k, packed))
 		return;
-	put(o, "%s%s%s%ux%ux%u-w%u-s%u", k.fuse_gather ? "g" : "", k.fuse_combine ? "c" : "",
-		k.fuse_gather || k.fuse_combine ? "-" : "", 1u << k.tile_m_log2, 1u << k.tile_n_log2,
-		1u << k.tile_k_log2, 1u << k.warps_log2, k.stages);
+	put(o, k.fuse_gather ? "g" : "");
+	put(o, k.fuse_combine ? "c" : "");
+	put(o, k.fuse_gather || k.fuse_combine ? "-" : "");
+	put_number(o, 1u << k.tile_m_log2);
+	put(o, "x");
+	put_number(o, 1u << k.tile_n_log2);
+	put(o, "x");
+	put_number(o, 1u << k.tile_k_log2);
+	put(o, "-w");
+	put_number(o, 1u << k.warps_log2);
+	put(o, "-s");
+	put_number(o, k.stages);
 }
 
 /* Written even at its default: the degrees every plan is known by, and the schedule of a training plan. */
@@ -67,30 +83,37 @@ size_t mf_plan_format(const mf_plan *p, const mf_intern *intern, char text[MF_PL
 {
 	out o = {text, 0};
 
+	text[0] = '\0';
 	for (int i = 0; i < MF_DIM_COUNT; i++) {
 		const mf_plan_dim *d = &mf_plan_dims[i];
 		const mf_dim_store *s = &mf_dim_stores[i];
-		uint16_t value = mf_dim_get(p, i);
+		const unsigned char *at = (const unsigned char *)p + s->offset;
 		const char *name;
+		uint16_t value = *at;
 
+		/* mf_dim_get without the call: most dimensions of most plans are at their default and end here. */
+		if (s->size != 1)
+			memcpy(&value, at, sizeof(value));
+		if (value == s->unset && i != MF_DIM_OF_NUMBER_zero_stage && !always_written(p, i))
+			continue;
 		if (!(d->phases & 1u << p->phase) || (value == mf_dim_unset(p, i) && !always_written(p, i)))
 			continue;
 		if (o.len > 0 && s->form != MF_DIM_OVERLAP)
 			put(&o, "/");
 		if (s->prefix && s->form != MF_DIM_FLAG)
-			put(&o, "%s", s->prefix);
+			put(&o, s->prefix);
 		switch (s->form) {
-		case MF_DIM_NUMBER: put(&o, "%u", value); break;
+		case MF_DIM_NUMBER: put_number(&o, value); break;
 		case MF_DIM_WORD:
-		case MF_DIM_NAMED: put(&o, "%s", mf_choice_name(d->choices, value)); break;
+		case MF_DIM_NAMED: put(&o, mf_choice_name(d->choices, value)); break;
 		case MF_DIM_OVERLAP: put(&o, "+ov"); break;
-		case MF_DIM_FLAG: put(&o, "%s", s->prefix); break;
+		case MF_DIM_FLAG: put(&o, s->prefix); break;
 		case MF_DIM_RECOMPUTE: put_recompute(&o, p); break;
-		case MF_DIM_CHUNK: put(&o, "%u", value * MF_CHUNK_TOKENS); break;
+		case MF_DIM_CHUNK: put_number(&o, value * (unsigned)MF_CHUNK_TOKENS); break;
 		case MF_DIM_LAYOUT:
 		case MF_DIM_MAP:
 			name = intern ? mf_intern_text(intern, value) : NULL;
-			put(&o, "%s", name ? name : "?");
+			put(&o, name ? name : "?");
 			break;
 		case MF_DIM_KERNEL: put_kernel(&o, value); break;
 		}
@@ -306,7 +329,12 @@ static mf_status read_interned(reader *r, int dim, const char *at)
 		return bad(r, 0, "\"%.60s\": %s cannot be read here", r->word, mf_plan_dims[dim].name);
 	if (strlen(at) > max)
 		return bad(r, column, "%s is longer than %zu characters", mf_plan_dims[dim].name, max);
-	if (layout && mf_stage_layout_parse(at, counts, MF_COUNT(counts)) == 0)
+	char shortest[MF_LAYOUT_TEXT_MAX + 1];
+	size_t n = layout ? mf_stage_layout_parse(at, counts, MF_COUNT(counts)) : 0;
+	/* One text a layout, so that equal plans are equal values: 14-14 is 14x2. */
+	if (n && mf_stage_layout_format(counts, n, shortest, sizeof shortest))
+		at = shortest;
+	if (layout && n == 0)
 		return bad(r, column,
 			"\"%.60s\": lay takes layers a virtual stage joined by '-', such as 13-14 or 4x15-1", r->word);
 	if (!layout) {

@@ -77,7 +77,7 @@ mf_status mf_workload_from_doc(mf_workload *out, const mf_doc *doc, mf_err *err)
 {
 	static const char *const keys[] = {"name", "phase", "seq", "global_batch", "micro_batches", "precision", "mtp",
 		"input_tokens", "output_tokens", "concurrency", "ttft_target_ms", "tpot_target_ms", "fp8_kv",
-		"max_violation", "load", NULL};
+		"length_spread", "requests", "draft_tokens", "accepted_tokens", "max_violation", "load", NULL};
 	const mf_node *root = doc->root;
 	int phase = MF_TRAIN, precision = MF_PREC_BF16;
 	mf_workload w;
@@ -109,6 +109,11 @@ mf_status mf_workload_from_doc(mf_workload *out, const mf_doc *doc, mf_err *err)
 	TRY(mf_get_double(doc, root, "ttft_target_ms", 0.001, 1e9, &w.ttft_target_ms, err));
 	TRY(mf_get_double(doc, root, "tpot_target_ms", 0.001, 1e9, &w.tpot_target_ms, err));
 	TRY(mf_get_bool(doc, root, "fp8_kv", &w.fp8_kv, err));
+	TRY(mf_get_double(doc, root, "length_spread", 0, 0.99, &w.length_spread, err));
+	TRY(mf_get_u32(doc, root, "requests", 1, 1u << 30, &w.requests, err));
+	TRY(mf_get_u32(doc, root, "draft_tokens", 1, 64, &w.draft_tokens, err));
+	w.accepted_tokens = 1;
+	TRY(mf_get_double(doc, root, "accepted_tokens", 1, w.draft_tokens + 1.0, &w.accepted_tokens, err));
 	TRY(mf_get_double(doc, root, "max_violation", 0, 1e3, &w.max_violation, err));
 	TRY(read_histogram(&w, doc, root, err));
 	w.phase = (mf_phase)phase;
@@ -160,12 +165,12 @@ const mf_choice mf_graphs_choices[] = {
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 {
 	static const char *const keys[] = {"name", "toolchain", "attention", "transformer_engine", "loss", "graphs",
-		"grad_reduce_bf16", "precision_aware", "overlap_grad_reduce", "overlap_param_gather", "delay_wgrad",
-		"shared_expert_overlap", "permute_fusion", "deepep", "hybridep", "einops", "deep_gemm",
-		"attention_dropout", "runner_default", "mem_fraction", NULL};
+		"grad_reduce_bf16", "fused_quant", "optimizer", "precision_aware", "overlap_grad_reduce",
+		"overlap_param_gather", "delay_wgrad", "shared_expert_overlap", "permute_fusion", "deepep", "hybridep",
+		"einops", "deep_gemm", "attention_dropout", "runner_default", "mem_fraction", "engine", NULL};
 	const mf_node *root = doc->root;
 	int toolchain = -1, attention = MF_ATTN_FLASH, loss = MF_LOSS_NATIVE, graphs = MF_GRAPHS_NONE,
-	    runner = MF_RUN_AUTO;
+	    runner = MF_RUN_AUTO, optimizer = MF_OPT_ADAM, engine = MF_ENGINE_SGLANG;
 	bool megatron;
 	mf_stack s;
 	mf_status st;
@@ -189,6 +194,8 @@ mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 	TRY(mf_get_choice(doc, root, "loss", loss_choices, &loss, err));
 	TRY(mf_get_choice(doc, root, "graphs", mf_graphs_choices, &graphs, err));
 	TRY(mf_get_bool(doc, root, "grad_reduce_bf16", &s.grad_reduce_bf16, err));
+	TRY(mf_get_bool(doc, root, "fused_quant", &s.fused_quant, err));
+	TRY(mf_get_choice(doc, root, "optimizer", mf_optimizer_choices, &optimizer, err));
 	TRY(mf_get_bool(doc, root, "precision_aware", &s.precision_aware, err));
 	TRY(mf_get_bool(doc, root, "overlap_grad_reduce", &s.overlap_grad_reduce, err));
 	TRY(mf_get_bool(doc, root, "overlap_param_gather", &s.overlap_param_gather, err));
@@ -202,9 +209,12 @@ mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err)
 	TRY(mf_get_double(doc, root, "attention_dropout", 0, 0.99, &s.attention_dropout, err));
 	TRY(mf_get_choice(doc, root, "runner_default", mf_runner_choices, &runner, err));
 	TRY(mf_get_double(doc, root, "mem_fraction", 0.01, 1, &s.mem_fraction, err));
+	TRY(mf_get_choice(doc, root, "engine", mf_engine_choices, &engine, err));
+	s.engine = (mf_engine)engine;
 	s.attention = (mf_attn_backend)attention;
 	s.loss = (mf_loss)loss;
 	s.graphs = (mf_graphs)graphs;
+	s.optimizer = (mf_optimizer)optimizer;
 	snprintf(s.runner_default, sizeof(s.runner_default), "%s", mf_choice_name(mf_runner_choices, runner));
 	*out = s;
 	return MF_OK;

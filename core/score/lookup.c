@@ -7,17 +7,6 @@
 
 #include "score_internal.h"
 
-/* Names in public tables that are not a built-in name in lower case. */
-static const struct {
-	const char *row, *model;
-} model_names[] = {
-	{"DeepSeek-R1", "deepseek-v3"},
-	{"DeepSeek-R1-0528", "deepseek-v3"},
-	{"DeepSeek-V3-16B", "deepseek-v2-lite"},
-	{"Kimi-K2.5", "kimi-k2"},
-	{"Qwen3-235B-A22B-FP8", "qwen3-235b-a22b"},
-};
-
 struct named_model {
 	struct named_model *next;
 	const char *name;
@@ -71,6 +60,11 @@ void mf_score_free(mf_score *s)
 	free(s);
 }
 
+bool mf_score_factory(const mf_score *s)
+{
+	return s->overlay && strcmp(s->overlay, "none") == 0;
+}
+
 const mf_measured_table *mf_score_table(const mf_score *s)
 {
 	return s->table;
@@ -117,7 +111,7 @@ static void lower(char *out, size_t size, const char *text)
 const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 {
 	struct named_model *m = s->models;
-	char wanted[96];
+	const char *wanted;
 	mf_err err;
 
 	while (m && strcmp(m->name, name) != 0)
@@ -131,13 +125,10 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 		m->name = name;
 		m->next = s->models;
 		s->models = m;
-		lower(wanted, sizeof wanted, name);
-		for (size_t i = 0; i < MF_COUNT(model_names); i++)
-			if (strcmp(model_names[i].row, name) == 0)
-				lower(wanted, sizeof wanted, model_names[i].model);
+		wanted = mf_model_builtin(name);
 		if (!*name)
 			snprintf(m->why_not, sizeof m->why_not, "model not stated");
-		else if (!built_in("models", wanted))
+		else if (!wanted)
 			snprintf(m->why_not, sizeof m->why_not, "no built-in model %.60s", name);
 		else if (mf_model_load(&m->model, wanted, &err) < 0)
 			snprintf(m->why_not, sizeof m->why_not, "%.95s", err.msg);

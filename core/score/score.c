@@ -356,6 +356,19 @@ static void unknown(mf_judged *j)
 	j->verdict = MF_MEM_NONE;
 }
 
+/* The same training rows by the shipped constants. */
+static mf_status add_in_sample(mf_scorecard *c, const mf_measured_table *t, mf_err *err)
+{
+	const mf_score_opts opts = {1u << MF_ROW_TRAIN, "none"};
+	mf_scorecard *other;
+	mf_status st = mf_score_run(&other, t, &opts, err);
+
+	if (st == MF_OK)
+		c->in_sample = other->kinds[MF_ROW_TRAIN];
+	mf_scorecard_free(st == MF_OK ? other : NULL);
+	return st;
+}
+
 mf_status mf_score_run(mf_scorecard **out, const mf_measured_table *t, const mf_score_opts *opts, mf_err *err)
 {
 	mf_scorecard *c = calloc(1, sizeof *c);
@@ -386,6 +399,8 @@ mf_status mf_score_run(mf_scorecard **out, const mf_measured_table *t, const mf_
 		}
 		if ((st = make_sets(c, scratch, err)) == MF_OK)
 			st = make_parts(c, scratch, err);
+		if (st == MF_OK && c->asked[MF_ROW_TRAIN] && !mf_score_factory(ctx))
+			st = add_in_sample(c, t, err);
 	}
 	mf_score_free(ctx);
 	free(scratch);

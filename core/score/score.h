@@ -170,6 +170,9 @@ typedef struct mf_scorecard {
 	mf_judged *judged; /* one a row, in the table's order */
 	bool asked[MF_ROW_COUNT];
 	mf_score_stats kinds[MF_ROW_COUNT], outside[MF_ROW_COUNT];
+	/* Training rows by the constants as shipped, which were fitted with their families too; `kinds` leaves a row's family
+	   out of the fit. No rows when the run asked for factory constants. */
+	mf_score_stats in_sample;
 	mf_score_set *sets;
 	size_t n_sets;
 	mf_score_part *parts;

@@ -13,6 +13,8 @@ typedef struct mf_score mf_score;
 /** The judges, one a kind; each in its own file. */
 void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_serve(mf_score *ctx, const mf_measured *row, mf_judged *out);
+/** As mf_score_serve with a host constant of the caller's (ms a layer; NaN: the table's), for tools that fit it. */
+void mf_score_serve_at(mf_score *ctx, const mf_measured *row, double host_ms, mf_judged *out);
 void mf_score_memory(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_kernel(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_comm(mf_score *ctx, const mf_measured *row, mf_judged *out);
@@ -21,8 +23,7 @@ void mf_score_comm(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_uncovered(mf_judged *out, const char *fmt, ...) MF_PRINTF(2, 3);
 
 /**
- * The model that a row's `model` names: the built-in of that name in lower case, or what the table in lookup.c says it
- * is. NULL when there is none, with the reason in `out`. Borrowed from the context.
+ * The model that a row's `model` names: the built-in of that name or alias (mf_model_builtin). NULL when there is none, with the reason in `out`. Borrowed from the context.
  */
 const mf_model *mf_score_model(mf_score *ctx, const char *name, mf_judged *out);
 /**
@@ -35,6 +36,22 @@ const mf_cluster *mf_score_cluster_of(
 	mf_score *ctx, const char *gpu, double n_gpus, double gpus_per_node, mf_judged *out);
 /** Constants for a cluster under the run's overlay option. Borrowed; NULL with the reason in `out` on a bad overlay. */
 const mf_consts *mf_score_consts(mf_score *ctx, const mf_cluster *c, mf_judged *out);
+
+/** True when the run was asked for factory constants ("none"), whatever they were fitted on. */
+bool mf_score_factory(const mf_score *ctx);
+
+/* Training rows read once and priced many times: what a fit of constants needs (tools/fit_train.c). */
+typedef struct mf_train_row mf_train_row;
+/** Reads a row; NULL with the reason in `out`. Its release and `outside` are filled in either way. */
+mf_train_row *mf_score_train_read(mf_score *ctx, const mf_measured *row, mf_judged *out);
+void mf_score_train_dispose(mf_train_row *r);
+/** Predicted tokens/s/GPU under `k` (NaN: cannot be laid out), and the measured one. */
+double mf_score_train_rate(mf_train_row *r, const mf_consts *k, double *measured);
+const mf_cluster *mf_score_train_cluster(const mf_train_row *r);
+/** Architecture that the row's model belongs to; "" for one that no constant was fitted on. */
+const char *mf_score_train_family(const mf_train_row *r);
+/** True when `where` (a GPU, a GPU family or "all") covers the cluster. */
+bool mf_score_train_where(const char *where, const mf_cluster *c);
 
 /** All rows of the run: a judge may look at others of its kind (never to fit what is scored). */
 const mf_measured_table *mf_score_table(const mf_score *ctx);

@@ -5,7 +5,7 @@ passed=0
 failed=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export HOME=$work XDG_CONFIG_HOME=$work/config
+export HOME=$work XDG_CONFIG_HOME=$work/config XDG_STATE_HOME=$work/state
 unset NO_COLOR HF_HOME
 
 ok() { passed=$((passed + 1)); }

@@ -33,7 +33,7 @@ run 0 --version
 run 0 completion bash
 bash -n "$work/out" && ok || bad "the completion is not bash"
 says out "deepseek-v2-lite"
-for c in tui search emit check explain model cluster boundaries score bench version completion help; do
+for c in tui search emit check explain model cluster boundaries calibrate score bench version completion help; do
 	run 0 help $c
 	says out "usage: moefs $c"
 done
@@ -48,4 +48,9 @@ while read -r line; do
 	code=$?
 	if [ $code -le 1 ] && [ -s "$work/out" ]; then ok; else bad "example ends with $code: moefs $line"; fi
 done <"$work/examples"
+# The man page has every action of the terminal program.
+run 0 completion man1
+for name in undo front side columns assumptions export; do says out ":$name"; done
+says out ':save\-filter'
+
 finish

@@ -249,6 +249,76 @@ TERM=dumb script -qec "$MOEFS $base" /dev/null >"$work/out" 2>&1 </dev/null
 [ $? -eq 3 ] && ok || bad "a dumb terminal is taken"
 says out "cannot place the cursor"
 
+# The side pane: news of jobs from a file, bad lines shown as they stand; the node through a driver that is not there.
+cat >"$work/jobs" <<'J'
+{"tab": "probe", "line": "probe: step 5 of 10"}
+{"plan": "tp1/pp1/ep8/1f1b+ov", "throughput": 20000}
+{"tab": "nosuch", "line": "for the log"}
+not JSON at all
+{"tab": "autotune", "line": "variant 3 of 60"}
+J
+head -c 100000 /dev/zero | tr '\0' x >>"$work/jobs"
+play 200x60 --jobs "$work/jobs" <<'S'
+:filter ep8
+:side probe
+:dump
+:side log
+:dump
+:side autotune
+:dump
+S
+says out "probe: step 5 of 10"
+says out "for the log"
+says out "not JSON at all"
+says out "variant 3 of 60"
+says out "20000 x"
+play 80x24 <<'S'
+J
+:dump
+:side node
+:dump
+S
+says out "no probe has reported"
+[ -e /proc/driver/nvidia ] || says out "no GPU driver here"
+run 2 $base --script /dev/null --jobs "$work/nosuch"
+says err "nosuch"
+LD_LIBRARY_PATH=$FAKE_NVML play 100x30 <<'S'
+:side node
+:dump
+S
+says out "0  42.5/85 GB"
+says out "load  87%"
+says out "512 W  NVIDIA H800"
+says out "41.0 GB  moefs"
+
+# The picture and the lists.
+play 80x24 <<'S'
+F
+:dump
+g
+:dump
+Esc
+i Down
+:dump
+Right Esc
+:dump
+u b
+:dump
+Enter
+:dump
+S
+says out "tok/s/GPU over memory GB"
+says out "at the start"
+says out "changed: tax off (on)"
+says out "plan.dualpipe"
+says out "/rule:"
+play 200x60 <<'S'
+:skew 1
+:dump
+S
+says out "moved"
+says out "changed: skew 1 (0)"
+
 # Whole screens, digits masked: what stands where. UPDATE=1 rewrites them.
 golden=$(dirname "$0")/golden
 mkdir -p "$golden"

@@ -153,3 +153,75 @@ Test(consts, an_overlay_that_is_not_there)
 	cr_expect(strstr(err.msg, "h800") != NULL, "%s", err.msg);
 	cr_expect(lt(int, mf_consts_overlay(&k, "/no/such/overlay.yaml", &err), 0));
 }
+
+/* ---- curves of an overlay ---- */
+
+#define BMM_VALUES "    values: {serve_mla_bmm_t0_us: 3, serve_mla_bmm_roof_frac: 0.4, serve_mla_bmm_hbm_frac: 2}\n"
+
+Test(consts, a_curve_has_its_own_domain)
+{
+	mf_cluster c = cluster("8xh200");
+	mf_consts k;
+	mf_err err = {0};
+
+	mf_consts_factory(&k, &c);
+	cr_expect(not(mf_curve_outside(&k, MF_CURVE_BMM, (double[4]){1e9, 1e9, 0, 0})), "factory");
+	cr_assert(eq(int,
+			  apply(&k,
+				  "curves:\n  mla_bmm:\n" BMM_VALUES "    domain: {tokens: [1, 256]}\n    source: a "
+				  "table\n    rows: 300\n    median: 0.05\n",
+				  &err),
+			  MF_OK),
+		"%s", err.msg);
+	cr_expect(eq(dbl, k.v[MF_C_S_BMM], 3));
+	cr_expect(eq(u32, k.curves[MF_CURVE_BMM].rows, 300));
+	cr_expect(not(mf_curve_outside(&k, MF_CURVE_BMM, (double[4]){256, 1e9, 0, 0})), "no range is any");
+	cr_expect(mf_curve_outside(&k, MF_CURVE_BMM, (double[4]){257, 8, 0, 0}));
+	cr_expect(mf_curve_outside(&k, MF_CURVE_BMM, (double[4]){0.5, 8, 0, 0}));
+	cr_expect(not(mf_curve_outside(&k, MF_CURVE_AG, (double[4]){9, 9, 9, 9})), "another curve");
+}
+
+Test(consts, an_unsupported_curve_keeps_the_factory_constants_and_is_always_outside)
+{
+	mf_cluster c = cluster("8xl40s");
+	mf_consts k, factory;
+	mf_err err = {0};
+
+	mf_consts_factory(&factory, &c);
+	k = factory;
+	cr_assert(eq(int, apply(&k, "curves:\n  pcie_gather:\n    unsupported: median error 0.9\n", &err), MF_OK));
+	cr_expect(eq(dbl, k.v[MF_C_S_PAG], factory.v[MF_C_S_PAG]));
+	cr_expect(mf_curve_outside(&k, MF_CURVE_PAG, (double[4]){2, 1024, 0, 0}));
+}
+
+Test(consts, bad_curves_are_refused_by_line_and_field)
+{
+	static const struct {
+		const char *text, *message;
+		int line;
+	} bad[] = {
+		{"curves: 3\n", "expected a map of curves", 1},
+		{"curves:\n  mla_bnm:\n" BMM_VALUES, "did you mean mla_bmm", 2},
+		{"curves:\n  mla_bmm: 4\n", "expected a map", 2},
+		{"curves:\n  mla_bmm:\n    values: {serve_mla_bmm_t0_us: 3}\n", "given together", 3},
+		{"curves:\n  mla_bmm:\n    values: {serve_sampler_us: 3}\n", "is no constant of the curve mla_bmm", 3},
+		{"curves:\n  mla_bmm:\n    rows: 3\n", "either values or unsupported", 2},
+		{"curves:\n  mla_bmm:\n" BMM_VALUES "    unsupported: no\n", "either values or unsupported", 2},
+		{"curves:\n  mla_bmm:\n" BMM_VALUES "    domain: {ranks: [1, 2]}\n", "ranks", 4},
+		{"curves:\n  mla_bmm:\n" BMM_VALUES "    domain: {tokens: [2, 1]}\n", "[least, most]", 4},
+	};
+
+	for (size_t i = 0; i < MF_COUNT(bad); i++) {
+		mf_cluster c = cluster("8xh200");
+		mf_consts k, before;
+		mf_err err = {0};
+
+		mf_consts_factory(&k, &c);
+		before = k;
+		cr_expect(eq(int, apply(&k, bad[i].text, &err), MF_EINPUT), "%zu", i);
+		cr_expect(strstr(err.msg, bad[i].message) || strstr(err.field, bad[i].message), "%zu: %s: %s", i,
+			err.field, err.msg);
+		cr_expect(eq(int, err.line, bad[i].line), "%zu", i);
+		cr_expect(eq(int, memcmp(&k, &before, sizeof k), 0), "a refused overlay changes nothing");
+	}
+}

@@ -195,3 +195,78 @@ Test(score, the_picture_is_whole_without_a_point)
 	mf_scorecard_free(c);
 	mf_measured_dispose(&t);
 }
+
+/* ---- memory rows --------------------------------------------------------------------------------------------------- */
+
+Test(score, what_would_have_been_started_is_counted_against_what_happened)
+{
+	/* DeepSeek-V3 in its own 8 bits over eight cards: 84 GB of weights each. Four times as many cards leave room. */
+	static const char text[] =
+		HEAD "a,memory,DeepSeek-V3,H800,8,8,8,,,,,,,,,,,fp8,,,,,,,peak_memory,,,oom,x,SGLang\n"
+		     "b,memory,DeepSeek-V3,H800,32,8,32,,,,,,,,,,,fp8,,,,,,,peak_memory,,,ok,x,SGLang\n"
+		     "c,memory,DeepSeek-V3,H800,8,8,8,,,,,,,,,,,fp8,,,,,,,weights_per_gpu,84,GB,refused,x,SGLang\n"
+		     "d,memory,DeepSeek-V3,H800,32,8,32,,,,,,,,,,,fp8,,,,,,,peak_memory,,,oom,x,SGLang\n"
+		     "e,memory,No-Such-Model,H800,8,8,8,,,,,,,,,,,fp8,,,,,,,peak_memory,,,oom,x,SGLang\n";
+	mf_score_opts opts = {1u << MF_ROW_MEMORY, NULL};
+	const mf_score_stats *s;
+	mf_measured_table t;
+	mf_scorecard *c;
+	mf_err err;
+
+	cr_assert_eq(parse(&t, text, &err), MF_OK, "%s", err.msg);
+	cr_assert_eq(mf_score_run(&c, &t, &opts, &err), MF_OK, "%s", err.msg);
+	s = &c->kinds[MF_ROW_MEMORY];
+	cr_expect_eq(s->rows, 5);
+	cr_expect_eq(s->covered, 4);
+	cr_expect_eq(s->oom_rows, 3, "a run that was declined counts as one that died");
+	cr_expect_eq(s->oom_refused, 2);
+	cr_expect_eq(s->fit_rows, 1);
+	cr_expect_float_eq(s->oom_recall, 2.0 / 3, 1e-12);
+	cr_expect_float_eq(s->fit_recall, 1, 1e-12);
+	cr_expect_float_eq(s->probe_share, 0, 1e-12);
+	cr_expect(isnan(s->probe_precision));
+	cr_expect_eq(s->compared, 0, "only runs that ended well have a figure to compare");
+	mf_scorecard_free(c);
+	mf_measured_dispose(&t);
+}
+
+static mf_scorecard *score_memory(mf_measured_table *t)
+{
+	mf_score_opts opts = {1u << MF_ROW_MEMORY, NULL};
+	mf_scorecard *c;
+	mf_err err;
+
+	cr_assert_eq(mf_measured_read(t, SOURCE_DIR "/tests/data/measured.csv", &err), MF_OK, "%s", err.msg);
+	cr_assert_eq(mf_score_run(&c, t, &opts, &err), MF_OK, "%s", err.msg);
+	return c;
+}
+
+Test(score, the_ledger_holds_on_megatrons_own_golden_values)
+{
+	mf_measured_table t;
+	mf_scorecard *c = score_memory(&t);
+	size_t i = 0;
+
+	while (i < c->n_parts && strcmp(c->parts[i].name, "Megatron tests") != 0)
+		i++;
+	cr_assert_lt(i, c->n_parts);
+	cr_expect_geq(c->parts[i].stats.compared, 81);
+	cr_expect_leq(c->parts[i].stats.median_abs_log, 0.03);
+	cr_expect_geq(c->parts[i].stats.within_8, 0.9);
+	mf_scorecard_free(c);
+	mf_measured_dispose(&t);
+}
+
+Test(score, the_memory_gate_catches_what_died_and_keeps_what_ran)
+{
+	mf_measured_table t;
+	mf_scorecard *c = score_memory(&t);
+	const mf_score_stats *s = &c->kinds[MF_ROW_MEMORY];
+
+	cr_expect_geq(s->oom_rows, 12);
+	cr_expect_geq(s->oom_recall, 0.9);
+	cr_expect_geq(s->fit_recall, 0.97);
+	cr_expect_leq(s->probe_share, 0.15);
+	mf_scorecard_free(c);
+	mf_measured_dispose(&t);
+}

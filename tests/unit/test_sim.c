@@ -16,11 +16,11 @@ static const mf_sim_task fixture[N] = {{"route plan", 1, CONTROL, 0, {0}, 0, 0},
 
 static double run(mf_sim_task *t)
 {
-	uint32_t scratch[2 * N];
+	uint32_t scratch[MF_SIM_SCRATCH(N)];
 	double span;
 
 	memcpy(t, fixture, sizeof fixture);
-	cr_assert_eq(mf_sim_run(t, N, scratch, &span), MF_OK);
+	cr_assert_eq(mf_sim_run(t, N, NULL, scratch, &span), MF_OK);
 	return span;
 }
 
@@ -63,12 +63,12 @@ Test(sim, bad_graphs_are_refused)
 	mf_sim_task loop[2] = {{"a", 1, 0, 1, {1}, 0, 0}, {"b", 1, 0, 1, {0}, 0, 0}};
 	mf_sim_task far[1] = {{"a", 1, 0, 1, {7}, 0, 0}};
 	mf_sim_task stream[1] = {{"a", 1, MF_SIM_MAX_STREAMS, 0, {0}, 0, 0}};
-	uint32_t scratch[4];
+	uint32_t scratch[MF_SIM_SCRATCH(2)];
 	double span;
 
-	cr_assert_eq(mf_sim_run(loop, 2, scratch, &span), MF_EBUG);
-	cr_assert_eq(mf_sim_run(far, 1, scratch, &span), MF_EBUG);
-	cr_assert_eq(mf_sim_run(stream, 1, scratch, &span), MF_EBUG);
+	cr_assert_eq(mf_sim_run(loop, 2, NULL, scratch, &span), MF_EBUG);
+	cr_assert_eq(mf_sim_run(far, 1, NULL, scratch, &span), MF_EBUG);
+	cr_assert_eq(mf_sim_run(stream, 1, NULL, scratch, &span), MF_EBUG);
 }
 
 /* Properties that hold for any graph: no overlap on a stream, no start before a predecessor's end, span within bounds. */
@@ -76,7 +76,7 @@ Test(sim, random_graphs_keep_the_rules)
 {
 	uint64_t seed = 7;
 	mf_sim_task t[40];
-	uint32_t scratch[80];
+	uint32_t scratch[MF_SIM_SCRATCH(40)];
 	double span, longest;
 
 	for (int round = 0; round < 200; round++) {
@@ -90,7 +90,7 @@ Test(sim, random_graphs_keep_the_rules)
 				t[i].after[t[i].n_after++] = (uint32_t)(mf_random_u64(&seed) % i);
 			longest = t[i].duration > longest ? t[i].duration : longest;
 		}
-		cr_assert_eq(mf_sim_run(t, 40, scratch, &span), MF_OK);
+		cr_assert_eq(mf_sim_run(t, 40, NULL, scratch, &span), MF_OK);
 		cr_assert(span <= mf_sim_serial(t, 40) && span >= longest);
 		for (int i = 0; i < 40; i++) {
 			for (int k = 0; k < t[i].n_after; k++)
@@ -100,4 +100,39 @@ Test(sim, random_graphs_keep_the_rules)
 					  t[k].start >= t[i].end || t[i].duration == 0 || t[k].duration == 0);
 		}
 	}
+}
+
+/* A stream in order does not pass over a task that waits; a free one does. */
+Test(sim, streams_in_order_wait_for_their_head)
+{
+	static const mf_sim_task list[] = {
+		{"long", 5, 0, 0, {0}, 0, 0}, {"needs long", 1, 1, 1, {0}, 0, 0}, {"free", 2, 1, 0, {0}, 0, 0}};
+	const mf_sim_rules in_order = {.in_order = 2};
+	uint32_t scratch[MF_SIM_SCRATCH(3)];
+	mf_sim_task t[3];
+	double span;
+
+	memcpy(t, list, sizeof t);
+	cr_assert_eq(mf_sim_run(t, 3, NULL, scratch, &span), MF_OK);
+	cr_assert_float_eq(t[2].start, 0, 0);
+	cr_assert_float_eq(span, 6, 0);
+	memcpy(t, list, sizeof t);
+	cr_assert_eq(mf_sim_run(t, 3, &in_order, scratch, &span), MF_OK);
+	cr_assert_float_eq(t[2].start, 6, 0);
+	cr_assert_float_eq(span, 8, 0);
+}
+
+/* Two tasks that slow each other by half: 6 of 4 units are done together at 6, the rest of the longer one runs alone. */
+Test(sim, contention_stretches_what_runs_together)
+{
+	static const double slow[] = {0, 0.5, 0.5, 0};
+	const mf_sim_rules rules = {.slow = slow, .n_slow = 2};
+	mf_sim_task t[] = {{"a", 4, 0, 0, {0}, 0, 0}, {"b", 10, 1, 0, {0}, 0, 0}, {"c", 3, 2, 0, {0}, 0, 0}};
+	uint32_t scratch[MF_SIM_SCRATCH(3)];
+	double span;
+
+	cr_assert_eq(mf_sim_run(t, 3, &rules, scratch, &span), MF_OK);
+	cr_assert_float_eq(t[0].end, 6, 1e-12);
+	cr_assert_float_eq(t[1].end, 12, 1e-12);
+	cr_assert_float_eq(t[2].end, 3, 1e-12, "a stream outside the table takes no part");
 }

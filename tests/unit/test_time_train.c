@@ -254,6 +254,7 @@ Test(time_train, published_runs)
 	start(&f, v3(), blackwell("GB300", 72, 256, 2500, 100, true), 4096, 4096, MF_PREC_MXFP8);
 	f.work.mtp = true;
 	f.stack.graphs = MF_GRAPHS_FULL;
+	f.stack.fused_quant = true;
 	f.stack.delay_wgrad = true;
 	restart(&f);
 	expect(&f, "tp1/pp2/v8/ep32/interleaved+ov/disp:hybridep/lay:4-4-4-4-4-4-4-4-4-4-4-3-4-3-4-3", 11339, 0.03);

@@ -15,10 +15,12 @@ Test(layout, nothing_overlaps_or_leaves_the_screen_at_any_size)
 {
 	for (int w = 1; w <= 300; w++)
 		for (int h = 1; h <= 120; h++)
-			for (int detail = 0; detail < 2; detail++) {
+			for (int panes = 0; panes < 4; panes++) {
 				mf_layout l;
-				mf_layout_make(&l, w, h, detail);
-				mf_rect r[] = {l.header, l.heading, l.table, l.rule, l.tabs, l.detail, l.status};
+				bool detail = panes & 1, side = panes & 2;
+				mf_layout_make(&l, w, h, detail, side);
+				mf_rect r[] = {l.header, l.heading, l.table, l.rule, l.tabs, l.detail, l.side_tabs,
+					l.side, l.status};
 
 				for (size_t i = 0; i < MF_COUNT(r); i++) {
 					cr_assert(r[i].x >= 0 && r[i].y >= 0 && r[i].x + r[i].w <= w &&

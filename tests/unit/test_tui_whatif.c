@@ -192,3 +192,27 @@ Test(whatif, boundaries_lead_to_their_plans, .init = start, .fini = stop)
 	cr_assert_eq(t.app.panel, MF_PANEL_NONE);
 	cr_assert_eq(t.app.n_view, count, "%zu", t.app.n_view);
 }
+
+Test(whatif, from_a_refused_plan_one_key_leads_to_the_nearest_that_can_be_built, .init = start, .fini = stop)
+{
+	press('g');
+	const mf_row *row = mf_app_selected(&t.app);
+	cr_assert_neq(row->rule, MF_RULE_NONE);
+	mf_plan from = row->plan;
+	press('a');
+	row = mf_app_selected(&t.app);
+	cr_assert_eq(row->rule, MF_RULE_NONE);
+	int changes = 0, least = 1000;
+	for (int k = 0; mf_plan_dims[k].name; k++)
+		changes += mf_dim_get(&row->plan, k) != mf_dim_get(&from, k);
+	for (size_t i = 0; i < t.app.n_rows; i++) {
+		int n = 0;
+		for (int k = 0; mf_plan_dims[k].name; k++)
+			n += mf_dim_get(&t.app.rows[i].plan, k) != mf_dim_get(&from, k);
+		if (t.app.rows[i].rule == MF_RULE_NONE && n < least)
+			least = n;
+	}
+	cr_assert_eq(changes, least);
+	press('a');
+	cr_assert_str_eq(t.app.message, "this plan can be built");
+}

@@ -1,0 +1,1 @@
+torchrun x.py --num-layers 4 --hidden-size 8 --num-attention-heads 2 --seq-length 8 --micro-batch-size 1 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'E(t|)*2,t*2mL' --moe-layer-freq '([0]*1+[1]*3)' --num-experts 4

@@ -1,0 +1,148 @@
+/*
+ * node.c: asks the driver about the GPUs, on a thread of its own: a driver in trouble answers late or never, and the
+ * screen must not wait for it. A thread that never comes back is left behind when the program ends.
+ */
+#include "tui_app.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct mf_node_watch {
+	pthread_mutex_t mutex;
+	pthread_cond_t wake;
+	int pipe[2];
+	bool asked, answered, quit, gone;
+	mf_node_state state;
+};
+
+static void look(mf_gpu_watch **watch, mf_node_state *out)
+{
+	mf_err err;
+
+	memset(out, 0, sizeof(*out));
+	out->known = true;
+	if (!*watch && mf_gpu_watch_open(watch, &err) < 0) {
+		snprintf(out->error, sizeof(out->error), "%.250s", err.msg);
+		return;
+	}
+	out->n_gpus = mf_gpu_watch_read(*watch, out->gpu, MF_MAX_NODE_GPUS);
+}
+
+static void release(mf_node_watch *n)
+{
+	close(n->pipe[0]);
+	close(n->pipe[1]);
+	pthread_cond_destroy(&n->wake);
+	pthread_mutex_destroy(&n->mutex);
+	free(n);
+}
+
+static void *watch_main(void *payload)
+{
+	mf_node_watch *n = payload;
+	mf_node_state *state = malloc(sizeof(*state));
+	mf_gpu_watch *watch = NULL;
+
+	pthread_mutex_lock(&n->mutex);
+	while (!n->quit && state) {
+		if (!n->asked) {
+			pthread_cond_wait(&n->wake, &n->mutex);
+			continue;
+		}
+		pthread_mutex_unlock(&n->mutex);
+		look(&watch, state);
+		pthread_mutex_lock(&n->mutex);
+		n->asked = false;
+		n->answered = true;
+		n->state = *state;
+		ssize_t written = write(n->pipe[1], "!", 1);
+		(void)written;
+	}
+	bool owner = n->quit;
+	n->gone = true;
+	pthread_mutex_unlock(&n->mutex);
+	mf_gpu_watch_close(watch);
+	free(state);
+	if (owner)
+		release(n);
+	return NULL;
+}
+
+mf_node_watch *mf_node_watch_new(void)
+{
+	mf_node_watch *n = calloc(1, sizeof(*n));
+	pthread_attr_t detached;
+	pthread_t thread;
+	sigset_t all, old;
+
+	if (!n)
+		return NULL;
+	if (pipe(n->pipe) < 0) {
+		free(n);
+		return NULL;
+	}
+	for (int i = 0; i < 2; i++) {
+		fcntl(n->pipe[i], F_SETFL, O_NONBLOCK);
+		fcntl(n->pipe[i], F_SETFD, FD_CLOEXEC);
+	}
+	pthread_mutex_init(&n->mutex, NULL);
+	pthread_cond_init(&n->wake, NULL);
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &old);
+	int failed = pthread_create(&thread, &detached, watch_main, n);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&detached);
+	if (failed) {
+		release(n);
+		return NULL;
+	}
+	return n;
+}
+
+void mf_node_watch_free(mf_node_watch *n)
+{
+	if (!n)
+		return;
+	pthread_mutex_lock(&n->mutex);
+	n->quit = true;
+	bool gone = n->gone;
+	pthread_cond_broadcast(&n->wake);
+	pthread_mutex_unlock(&n->mutex);
+	if (gone)
+		release(n); /* else the thread does, when it comes back */
+}
+
+void mf_node_watch_ask(mf_node_watch *n)
+{
+	pthread_mutex_lock(&n->mutex);
+	n->asked = true;
+	pthread_cond_broadcast(&n->wake);
+	pthread_mutex_unlock(&n->mutex);
+}
+
+int mf_node_watch_fd(const mf_node_watch *n)
+{
+	return n->pipe[0];
+}
+
+bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out)
+{
+	char bytes[16];
+	bool answered;
+
+	while (read(n->pipe[0], bytes, sizeof(bytes)) > 0)
+		;
+	pthread_mutex_lock(&n->mutex);
+	answered = n->answered;
+	n->answered = false;
+	if (answered)
+		*out = n->state;
+	pthread_mutex_unlock(&n->mutex);
+	return answered;
+}
