@@ -10,20 +10,22 @@
 
 /* What the model's family has in SGLang. */
 enum {
-	LOCATIONS = 1,       /* declares expert-location info (E04) */
-	PIPELINE = 2,        /* forward takes pipeline proxies (W23) */
-	CHECKS_TP = 4,       /* W20 at all */
-	MOE_TP_ONLY = 8,     /* W20 compares the MoE tp */
-	REDUNDANCY = 16,     /* adds --ep-num-redundant-experts to its experts */
-	DEEPEP = 32,         /* builds the experts' class that knows DeepEP's formats (X17), else the plain one (M16) */
-	WHOLE_HEADS = 64,    /* cuts heads by --tp-size even under attention DP */
-	EXPERT_WIDTH = 128,  /* config.json says moe_intermediate_size (W08) */
-	ATTENTION_DP = 256,  /* gathers tokens between attention and the feed-forward part (D13) */
-	PREFILL_CP = 512,    /* cuts prompts over context-parallel ranks (C22) */
-	FILLED = 1024,       /* on SM100 the engine takes quantization and the TensorRT-LLM runner by itself (M12) */
-	OVERLAP_WORKS = 2048, /* two-batch overlap: its layers are known (B02) */
-	OVERLAP_FAILS = 4096, /* called, but its layers are not known */
-	MLA_BLACKWELL = 8192, /* on SM100 the engine chooses the paged MLA kernels */
+	LOCATIONS = 1,      /* declares expert-location info (E04) */
+	PIPELINE = 2,       /* forward takes pipeline proxies (W23) */
+	CHECKS_TP = 4,      /* W20 at all */
+	MOE_TP_ONLY = 8,    /* W20 compares the MoE tp */
+	REDUNDANCY = 16,    /* adds --ep-num-redundant-experts to its experts */
+	DEEPEP = 32,        /* builds the experts' class that knows DeepEP's formats (X17), else the plain one (M16) */
+	WHOLE_HEADS = 64,   /* cuts heads by --tp-size even under attention DP */
+	EXPERT_WIDTH = 128, /* config.json says moe_intermediate_size (W08) */
+	ATTENTION_DP = 256, /* gathers tokens between attention and the feed-forward part (D13) */
+	PREFILL_CP = 512,   /* cuts prompts over context-parallel ranks (C22) */
+	FILLED = 1024,      /* on SM100 the engine takes quantization and the TensorRT-LLM runner by itself (M12) */
+	OVERLAP_WORKS = 2048,  /* two-batch overlap: its layers are known (B02) */
+	OVERLAP_FAILS = 4096,  /* called, but its layers are not known */
+	MLA_BLACKWELL = 8192,  /* on SM100 the engine chooses the paged MLA kernels */
+	ROUTES_ITSELF = 32768, /* tells its experts no top-k */
+	ALL_EXPERTS = 16384,   /* gives experts to every layer, whatever the file says */
 	LIKE_DEEPSEEK = LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | EXPERT_WIDTH | ATTENTION_DP
 };
 struct family {
@@ -34,15 +36,15 @@ static const struct family families[] = {
 	{"deepseek_v2", LIKE_DEEPSEEK | OVERLAP_WORKS},
 	{"deepseek_v3", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL},
 	{"kimi_k2", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL},
-	{"qwen3_moe", LIKE_DEEPSEEK | MOE_TP_ONLY | OVERLAP_WORKS | PREFILL_CP | FILLED},
-	{"qwen3_vl_moe_text", LIKE_DEEPSEEK | MOE_TP_ONLY | OVERLAP_WORKS | PREFILL_CP | FILLED},
-	{"qwen2_moe", LIKE_DEEPSEEK | OVERLAP_FAILS},
+	{"qwen3_moe", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
+	{"qwen3_vl_moe_text", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
+	{"qwen2_moe", LIKE_DEEPSEEK | ALL_EXPERTS | OVERLAP_FAILS},
 	{"glm4_moe", LIKE_DEEPSEEK | OVERLAP_FAILS | FILLED},
 	{"glm4_moe_lite", LIKE_DEEPSEEK | OVERLAP_FAILS},
 	{"gpt_oss", LOCATIONS | PIPELINE | REDUNDANCY | DEEPEP | ATTENTION_DP},
 	{"minimax_m2", LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | ATTENTION_DP | OVERLAP_FAILS},
 	{"mixtral", PIPELINE | WHOLE_HEADS},
-	{"llama4_text", ATTENTION_DP},
+	{"llama4_text", ATTENTION_DP | ROUTES_ITSELF},
 	{"olmoe", WHOLE_HEADS},
 	{"phimoe", 0},
 	{"qwen3", PIPELINE | ATTENTION_DP},
@@ -58,11 +60,14 @@ struct mf_sglang_facts {
 	const struct family *family;
 	uint32_t vocab64, shared, ffn, bn, bk;
 	bool bf16, block, fp8, gpt_oss, fp8_filled, first_version, later_version, hybrid;
-	bool deep_gemm;    /* installed, and the GPU is one that it has kernels for */
-	bool triton_value; /* the attention backend asks every stage for the values of layer 0 (K16) */
-	bool dense_first;  /* the first layer is no MoE layer */
-	bool auto_trtllm; /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
-	uint32_t page;    /* of the attention backend SGLang chooses on this GPU */
+	bool uncovered;        /* the checkpoint's format is none whose rules are here */
+	uint32_t dense_layers; /* that the engine would give experts to */
+	bool mxfp4;            /* gpt-oss with the experts it is published with */
+	bool deep_gemm;        /* installed, and the GPU is one that it has kernels for */
+	bool triton_value;     /* the attention backend asks every stage for the values of layer 0 (K16) */
+	bool dense_first;      /* the first layer is no MoE layer */
+	bool auto_trtllm;      /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
+	uint32_t page;         /* of the attention backend SGLang chooses on this GPU */
 	uint32_t chunk_default, max_graph;
 	char served[256];
 };
@@ -91,6 +96,10 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 	f->bf16 = m->quant == MF_QUANT_NONE;
 	f->hybrid = mf_model_hybrid(m);
 	f->gpt_oss = strcmp(m->model_type, "gpt_oss") == 0;
+	f->mxfp4 = f->gpt_oss && m->quant == MF_QUANT_MXFP4;
+	f->uncovered = !f->bf16 && !f->fp8 && !f->mxfp4;
+	if (has(f->family, ALL_EXPERTS) && m->experts)
+		f->dense_layers = mf_model_dense_layers(m);
 	blackwell = e->in.cluster->sm / 10 == 10;
 	f->fp8_filled = blackwell && f->fp8 && has(f->family, FILLED);
 	f->first_version = e->in.stack->toolchain == MF_SGLANG_0514;
@@ -133,6 +142,8 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(p->sm_budget, MF_R_SGL_PLAN_SM);
 	GUARD(p->comm_kind != MF_COMM_STREAM, MF_R_SGL_PLAN_COMM);
 	GUARD(e->sglang->hybrid, MF_R_SGL_MODEL_HYBRID);
+	GUARD(e->sglang->uncovered, MF_R_SGL_MODEL_QUANT);
+	GUARD(e->sglang->dense_layers, MF_R_SGL_MODEL_DENSE, e->sglang->dense_layers);
 	GUARD(!st->dp, MF_R_SGL_PLAN_WORLD, (int64_t)p->tp * p->cp * p->pp * st->replicas, e->world);
 	GUARD(st->replicas > 1 && st->dp > 1, MF_R_SGL_PLAN_REPLICAS, st->replicas, st->dp);
 	return false;
@@ -196,8 +207,7 @@ static bool guard_attention_blocks(const struct mf_emitter *e, const mf_plan *p,
 		GUARD(whole && kv % f->bn, MF_R_SGL_W10, kv, f->bn);
 		GUARD(whole && m->heads / tp * m->v_dim % f->bk, MF_R_SGL_W09, m->heads / tp * m->v_dim, f->bk);
 	} else {
-		uint32_t q = m->heads / tp * m->head_dim,
-			 kv = (m->kv_heads > tp ? m->kv_heads / tp : 1) * m->head_dim;
+		uint32_t q = m->heads / tp * m->head_dim, kv = (m->kv_heads > tp ? m->kv_heads / tp : 1) * m->head_dim;
 
 		GUARD(q % f->bn, MF_R_SGL_W10, q, f->bn);
 		GUARD(kv % f->bn, MF_R_SGL_W10, kv, f->bn);
@@ -242,6 +252,10 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 	const mf_model *m = e->in.model;
 	uint32_t slots = m->experts + (has(f->family, REDUNDANCY) ? p->redundant : 0), sm = e->in.cluster->sm,
 		 w20 = has(f->family, MOE_TP_ONLY) ? st->mtp : st->n, width;
+	static const mf_rule_id marlin[] = {MF_RULE_NONE, MF_R_SGL_M15_MARLIN_DEEPEP, MF_R_SGL_M15_MARLIN_MOONCAKE,
+		MF_R_SGL_M15_MARLIN_NIXL, MF_RULE_NONE};
+	static const mf_rule_id mxfp4[] = {MF_RULE_NONE, MF_R_SGL_M15_MXFP4_DEEPEP, MF_R_SGL_M15_MXFP4_MOONCAKE,
+		MF_R_SGL_M15_MXFP4_NIXL, MF_RULE_NONE};
 
 	GUARD(has(f->family, CHECKS_TP) && w20 > m->experts, MF_R_SGL_W20, w20, m->experts);
 	GUARD(slots % p->ep, MF_R_SGL_W01);
@@ -251,6 +265,7 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 		GUARD(!f->block, MF_R_SGL_M21_BLOCK);
 		GUARD(sm < 90, MF_R_SGL_M21_SM);
 	}
+	GUARD(f->mxfp4 && p->runner == MF_RUN_FLASHINFER_MXFP4 && sm / 10 != 9 && sm / 10 != 10, MF_R_SGL_M22);
 	if (f->block) {
 		width = m->moe_ffn / st->mtp;
 		/* FlashInfer's TensorRT-LLM runner pads the experts to 128 (W03). */
@@ -262,6 +277,10 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 	GUARD(f->bf16 && (p->runner == MF_RUN_MARLIN || p->runner == MF_RUN_CUTLASS ||
 				 p->runner == MF_RUN_FLASHINFER_MXFP4),
 		MF_R_SGL_M15_DROP);
+	if (f->mxfp4 && st->a2a && p->a2a != MF_A2A_FLASHINFER) {
+		GUARD(p->runner == MF_RUN_MARLIN, marlin[p->a2a]);
+		GUARD(p->runner == MF_RUN_FLASHINFER_MXFP4 && sm / 10 == 9, mxfp4[p->a2a]);
+	}
 	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
 		GUARD(unfused(p), unfused(p));
 	/* NVFP4 experts take FlashInfer's TensorRT-LLM runner on Blackwell where none is asked for. */
@@ -272,6 +291,7 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 			built.runner = MF_RUN_FLASHINFER_TRTLLM;
 		GUARD(unfused(&built), unfused(&built));
 	}
+	GUARD(p->a2a == MF_A2A_FLASHINFER && has(f->family, ROUTES_ITSELF), MF_R_SGL_X26);
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
 	GUARD(p->a2a == MF_A2A_MOONCAKE && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);
 	GUARD(p->a2a == MF_A2A_NIXL && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15_NIXL);
@@ -295,7 +315,6 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 	bool low = p->deepep_mode == MF_DM_LOW_LATENCY, known = false;
 	bool deep_gemm = p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && f->fp8 && f->deep_gemm);
 
-	GUARD(f->gpt_oss && p->a2a == MF_A2A_DEEPEP, MF_R_SGL_X22);
 	if (f->bf16 && has(f->family, DEEPEP)) {
 		bool built = p->a2a == MF_A2A_DEEPEP && p->runner == MF_RUN_DEEP_GEMM;
 
@@ -305,7 +324,6 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 		GUARD(p->runner == MF_RUN_TRITON_KERNEL, low ? MF_R_SGL_M16_KERNEL_LOW : MF_R_SGL_M16_KERNEL);
 		GUARD(true, low ? MF_R_SGL_M16_LOW : MF_R_SGL_M16);
 	} else if (!f->deep_gemm) {
-		GUARD(f->fp8 && has(f->family, DEEPEP), MF_R_SGL_X18_FP8);
 		GUARD(p->a2a == MF_A2A_DEEPEP && !low, MF_R_SGL_X18);
 	}
 	GUARD(p->overlap && has(f->family, OVERLAP_FAILS), MF_R_SGL_B02);
@@ -326,7 +344,14 @@ static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, co
 		MF_R_SGL_B02);
 	GUARD(p->overlap && !has(f->family, OVERLAP_FAILS | OVERLAP_WORKS), MF_R_SGL_B02_IGNORED);
 	GUARD(p->overlap && !st->a2a && p->ep > 1, MF_R_SGL_B03);
-	/* The fp8 method builds no runner for these, and the first token asks for it. */
+	GUARD(f->gpt_oss && p->a2a == MF_A2A_DEEPEP, MF_R_SGL_X22);
+	/* What the DeepEP class does not hand on to its runner it no longer computes itself. */
+	if (deepep_class(p) && has(f->family, DEEPEP) && !f->bf16 && !(f->fp8 && f->deep_gemm))
+		GUARD(true, p->deepep_mode == MF_DM_LOW_LATENCY ? MF_R_SGL_X17_LOW : MF_R_SGL_X18_FP8);
+	/* The fp8 and mxfp4 methods build no runner for these, and the first token asks for it. */
+	GUARD(f->mxfp4 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_TRTLLM ||
+				  p->runner == MF_RUN_DEEP_GEMM || p->runner == MF_RUN_CUTLASS),
+		MF_R_SGL_M15_NONE_MXFP4);
 	GUARD(f->fp8 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_MXFP4 ||
 				p->runner == MF_RUN_TRITON_KERNEL || p->runner == MF_RUN_MARLIN),
 		MF_R_SGL_M15_NONE);
@@ -404,6 +429,7 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 		return true;
 	if (f->ffn && f->dense_first && guard_mlp(f, f->ffn, st->dense_tp, s))
 		return true;
+	GUARD(m->attention == MF_MLA && p->cp > 1 && !has(f->family, PREFILL_CP) && st->dp > 1, MF_R_SGL_C23);
 	if (m->experts && guard_experts(e, p, st, s))
 		return true;
 	if (f->ffn && !f->dense_first && guard_mlp(f, f->ffn, st->dense_tp, s))
@@ -412,6 +438,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(f->block && m->experts && has(f->family, EXPERT_WIDTH) && m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W08,
 		m->moe_ffn, st->mtp, f->bn, st->n, p->ep);
 	GUARD(p->pp > 1 && !has(f->family, PIPELINE), MF_R_SGL_W23);
+	GUARD(f->mxfp4 && p->runner == MF_RUN_MARLIN && e->in.cluster->sm / 10 != 9 && e->in.cluster->sm / 10 != 12,
+		MF_R_SGL_M23);
 	if (f->triton_value && p->pp > 1) {
 		GUARD(f->gpt_oss, MF_R_SGL_K16_WINDOW);
 		GUARD(value_missing(e, p), MF_R_SGL_K16);

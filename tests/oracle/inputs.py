@@ -25,7 +25,7 @@ OWN = {
     "odd-qwen2": {"model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "num_hidden_layers": 12, "hidden_size": 2048,
                   "intermediate_size": 5632, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
                   "num_experts": 60, "num_experts_per_tok": 4, "num_attention_heads": 16, "num_key_value_heads": 16,
-                  "vocab_size": 151936, "max_position_embeddings": 8192, "decoder_sparse_step": 2, "mlp_only_layers": [],
+                  "vocab_size": 151936, "max_position_embeddings": 8192, "decoder_sparse_step": 1, "mlp_only_layers": [],
                   "norm_topk_prob": False, "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": False},
     "odd-mla": {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "num_hidden_layers": 9, "hidden_size": 1024,
                 "intermediate_size": 2736, "moe_intermediate_size": 352, "n_routed_experts": 16, "n_shared_experts": 1,
@@ -58,6 +58,7 @@ MODELS = {
     "odd-qwen3": ("odd-qwen3", {}), "odd-qwen2": ("odd-qwen2", {}), "odd-mla": ("odd-mla", {}), "dense-qwen3": ("dense-qwen3", {}), "minimax": ("minimax", {}),
     "v2-lite-fp8": ("deepseek-v2-lite", {"quantization_config": FP8}),
     "glm-fp8": ("glm-4.5-air", {"quantization_config": FP8}),
+    "odd-qwen2-dense": ("odd-qwen2", {"decoder_sparse_step": 2}),
     "odd-mla-top6": ("odd-mla", {"num_experts_per_tok": 6}),
     "odd-mla-fp8": ("odd-mla", {"quantization_config": FP8}),
     "qwen3-30b-fp8": ("qwen3-30b-a3b", {"quantization_config": FP8}),
@@ -83,7 +84,7 @@ TRAIN_MODELS = ["deepseek-v2-lite", "deepseek-v3", "glm-4.5-air", "gpt-oss-120b"
                 "mixtral-8x7b", "olmoe", "qwen3-235b-a22b", "qwen3-30b-a3b", "small-moe-bench", "odd-qwen3", "odd-qwen2",
                 "odd-mla", "minimax-bf16", "v2-lite-mtp", "moonlight-16b-a3b", "qwen2-57b-a14b", "llama4-scout"]
 TRAIN_MODEL_EDGES = ["v2-lite-biased-softmax", "v2-lite-yarn-8k", "v2-lite-mtp2", "qwen3-dense-last", "qwen2-biased",
-                     "llama-bias", "llama-mlp-bias", "gpt-oss-window", "odd-mla-top6", "small-12-heads"]
+                     "llama-bias", "llama-mlp-bias", "gpt-oss-window", "odd-mla-top6", "odd-qwen2-dense", "small-12-heads"]
 SERVE_MODELS = ["deepseek-v2-lite", "deepseek-v3", "glm-4.5-air", "gpt-oss-120b", "kimi-k2", "llama-3.1-8b", "mixtral-8x22b",
                 "mixtral-8x7b", "olmoe", "qwen3-235b-a22b", "qwen3-30b-a3b", "small-moe-bench", "odd-qwen3", "odd-qwen2",
                 "odd-mla", "minimax", "v2-lite-fp8", "glm-fp8", "odd-mla-fp8", "qwen3-30b-fp8", "qwen3-235b-fp8",

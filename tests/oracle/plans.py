@@ -28,6 +28,7 @@ def sound(plan):
     """The parts agree as a plan's must; moefs takes no text where they do not."""
     return (("v" in plan and plan["v"] != "v1") == plan.get("schedule", "").startswith("interleaved")
             and not ("lay" in plan and ("first" in plan or "last" in plan))
+            and len(plan.get("lay", "")) < LONGEST_LAYOUT
             and (plan.get("pp", "pp1") != "pp1" or not ("first" in plan or "last" in plan)))
 
 
@@ -69,6 +70,9 @@ def splits(rng, layers, stages):
         counts[rng.randrange(stages)] += rng.choice([-1, 1, 2])
     rng.shuffle(counts)
     return "lay:" + "-".join(str(max(c, 1)) for c in counts)
+
+
+LONGEST_LAYOUT = 120  # moefs takes 127 characters
 
 
 def train(rng, world, model):
@@ -178,7 +182,7 @@ def serve(rng, world, model):
         stages = pp if rng.random() < 0.8 else pp + 1
         if stages <= layers:
             plan["lay"] = splits(rng, layers, stages)
-    return plan
+    return plan if sound(plan) else serve(rng, world, model)
 
 
 def neighbours(line, phase, world, model):
@@ -201,7 +205,7 @@ def neighbours(line, phase, world, model):
     numbers = ("tp", "cp", "pp", "ep", "v", "etp", "mb") if phase == "train" else ("tp", "cp", "pp", "ep", "mdp", "rep")
     for name in numbers:
         now = int(re.sub(r"\D", "", plan.get(name, "0" if name == "etp" else "1")) or 1)
-        for value in {now - 1, now + 1, now * 2, now // 2, *divisors(world)} - {now, 0}:
+        for value in {now - 1, now + 1, now * 2, now // 2, *divisors(world)} - {now, 0, -1}:
             put(name, f"{name}{value}")
     if phase == "train":
         schedule = plan.get("schedule", "1f1b")

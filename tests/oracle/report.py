@@ -8,8 +8,9 @@ import judge
 class Run:
     """One toolchain, one seed."""
 
-    def __init__(self, toolchain, seed, cases, asked, seconds):
+    def __init__(self, toolchain, seed, cases, asked, seconds, hello):
         self.toolchain, self.seed, self.cases, self.asked, self.seconds = toolchain, seed, cases, asked, seconds
+        self.hello = hello
 
     def disagreements(self):
         return sum(1 for c in self.cases if c.outcome and c.outcome not in judge.AGREED)

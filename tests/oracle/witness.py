@@ -10,7 +10,7 @@ import sys
 import threading
 import zipfile
 
-PACKAGES = {"megatron": ("megatron-core", "megatron", (3, 11)), "sglang": ("sglang", "sglang", (3, 12))}
+PACKAGES = {"megatron": ("megatron-core", "megatron", (3, 11)), "sglang": ("sglang", "sglang", (3, 11))}
 
 
 class Missing(Exception):
@@ -66,15 +66,30 @@ def python_for(name, given):
 
 
 class Worker:
-    """One long-lived witness. `ask` takes requests and gives verdicts in their order."""
+    """One long-lived witness. `ask` takes requests and gives verdicts in their order.
 
-    def __init__(self, name, package_folder, python, script):
+    Two protocols are spoken: that of job/witness, which says hello first, and the older one of a script that takes the
+    package's folder from the environment and says nothing before the first verdict. The second is for witnesses that go
+    further into SGLang than ours, such as one that builds the model on tensors that are shapes alone."""
+
+    def __init__(self, name, package_folder, python, folder):
         kind = toolchain(name)[0]
+        script = os.path.join(folder, f"witness_{kind}.py")
+        if not os.path.exists(script):
+            raise Missing(f"no witness {script}")
+        self.greets = os.path.exists(os.path.join(folder, "worker.py"))
         env = {**os.environ, "MLM" if kind == "megatron" else "SGL": package_folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen([python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, env=env)
+        self.process = subprocess.Popen([python, script, *(["--path", package_folder] if self.greets else [])],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         self.errors = []
         threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True).start()
+        self.hello = None
+        if self.greets:
+            hello = json.loads(self.process.stdout.readline() or "{}")
+            self.hello = hello.get("hello")
+            if not self.hello:
+                self.close()
+                raise Missing(f"the witness cannot import {kind}: {hello.get('type')}: {hello.get('message')}")
 
     def ask(self, requests, progress=None, deadline=None):
         """Answers by id. Requests are fed by a thread, so that neither pipe fills."""
@@ -96,6 +111,8 @@ class Worker:
             if not line.startswith("{"):
                 continue
             answer = json.loads(line)
+            if answer["stage"] == "witness":
+                raise Missing(f"the witness has no verdict: {answer.get('message')}")
             answers[answer["id"]] = answer
             if progress:
                 progress(len(answers), len(requests))
