@@ -9,8 +9,8 @@
 
 #define INPUTS                                                                                                         \
 	(OPT(MODEL) | OPT(CLUSTER) | OPT(WORKLOAD) | OPT(PHASE) | OPT(OVERLAY) | OPT(STACK) | OPT(SITE) |              \
-		OPT(LEDGER) | OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) | OPT(INPUT_TOKENS) |           \
-		OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) | OPT(MAX_VIOLATION) | OPT(HELP))
+		OPT(AUTOTUNE) | OPT(LEDGER) | OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) |               \
+		OPT(INPUT_TOKENS) | OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) | OPT(MAX_VIOLATION) | OPT(HELP))
 
 const mf_command_info mf_commands[] = {
 	{"tui", "", "open the terminal program (the default)",
@@ -52,10 +52,14 @@ const mf_command_info mf_commands[] = {
 		mf_cmd_check},
 	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines",
 		"--timeline simulates a training step and draws it: the streams of a GPU over a few layers, and the "
-		"passes "
-		"of micro-batches on the pipeline.",
+		"passes of micro-batches on the pipeline. --decode-plan prices disaggregated serving: --plan takes the "
+		"prompts "
+		"on its cluster, --decode-plan the tokens on its own; each pool's rate, the latencies of the pair, and "
+		"the "
+		"sizes at which neither waits.",
 		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800",
-		INPUTS | OPT(PLAN) | OPT(TIMELINE) | OPT(JSON), mf_cmd_explain},
+		INPUTS | OPT(PLAN) | OPT(DECODE_PLAN) | OPT(DECODE_CLUSTER) | OPT(TIMELINE) | OPT(JSON),
+		mf_cmd_explain},
 	{"model", "[NAME|PATH]", "list the built-in models, or show one: shape and parameters by group", "",
 		"moefs model deepseek-v3", OPT(JSON) | OPT(HELP), mf_cmd_model},
 	{"cluster", "[NAME|PATH|auto]", "list the built-in clusters, or show one", "", "moefs cluster 8xh800",
