@@ -177,6 +177,7 @@ static bool guard_parse(const struct mf_emitter *e, const mf_plan *p, const stru
 		uint16_t counts[MF_MAX_LAYERS];
 		size_t n = mf_stage_layout_parse(st->layout, counts, MF_COUNT(counts));
 		GUARD(n % p->pp, MF_R_MCORE_P19, (int64_t)n, p->pp);
+		GUARD(n > 1 && p->pp == 1, MF_R_MCORE_P7);
 	} else if (!st->interleaved && !st->uneven) {
 		GUARD(f->layers % p->pp, MF_R_MCORE_P1);
 	}
@@ -262,7 +263,7 @@ static bool guard_overlap(const struct mf_emitter *e, const mf_plan *p, const st
 	GUARD(p->recompute == MF_RECOMPUTE_FULL, MF_R_MCORE_E5);
 	GUARD(p->recompute == MF_RECOMPUTE_SELECTIVE && (p->recompute_modules & MF_RC_MOE), MF_R_MCORE_E8);
 	GUARD(f->shared_overlap, MF_R_MCORE_E10);
-	GUARD(f->mtp > 1, MF_R_MCORE_E11);
+	GUARD(f->mtp > 1, f->minor < 19 ? MF_R_MCORE_E11 : MF_R_MCORE_E11_NEW);
 	GUARD(f->mtp == 1 && f->minor < 18 && p->pp == 1, MF_R_MCORE_E24);
 	GUARD(f->minor < 18 && e->in.stack->graphs == MF_GRAPHS_FULL, MF_R_MCORE_E12);
 	return false;
@@ -288,7 +289,8 @@ static bool guard_config(const struct mf_emitter *e, const mf_plan *p, const str
 	if (guard_stages(f, p, st, s))
 		return true;
 	GUARD(f->biased_moe && st->etp != 1, MF_R_MCORE_H9);
-	GUARD(e->in.model->experts && e->in.model->expert_bias && !e->in.model->sigmoid_router, MF_R_MCORE_M8);
+	GUARD(e->in.model->experts && e->in.model->expert_bias && !e->in.model->sigmoid_router,
+		f->minor < 18 ? MF_R_MCORE_M8_OLD : MF_R_MCORE_M8);
 	GUARD(e->in.stack->graphs == MF_GRAPHS_PARTIAL && p->recompute == MF_RECOMPUTE_FULL, MF_R_MCORE_R21);
 	GUARD(e->in.stack->graphs != MF_GRAPHS_NONE && e->in.stack->attention_dropout != 0 &&
 			p->recompute == MF_RECOMPUTE_SELECTIVE && (p->recompute_modules & MF_RC_CORE_ATTN),

@@ -144,6 +144,8 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(e->sglang->hybrid, MF_R_SGL_MODEL_HYBRID);
 	GUARD(e->sglang->uncovered, MF_R_SGL_MODEL_QUANT);
 	GUARD(e->sglang->dense_layers, MF_R_SGL_MODEL_DENSE, e->sglang->dense_layers);
+	GUARD(e->in.stack->engine != MF_ENGINE_SGLANG, MF_R_SGL_STACK_ENGINE);
+	GUARD(e->in.workload->draft_tokens, MF_R_SGL_WORK_DRAFT);
 	GUARD(!st->dp, MF_R_SGL_PLAN_WORLD, (int64_t)p->tp * p->cp * p->pp * st->replicas, e->world);
 	GUARD(st->replicas > 1 && st->dp > 1, MF_R_SGL_PLAN_REPLICAS, st->replicas, st->dp);
 	return false;
@@ -169,7 +171,10 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 	}
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTLASS && f->fp8_filled, MF_R_SGL_M01);
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && e->in.model->quant != MF_QUANT_NVFP4,
-		f->fp8_filled ? MF_R_SGL_M03_FP8 : MF_R_SGL_M03);
+		f->first_version   ? MF_R_SGL_M03_OLD
+		: f->later_version ? MF_R_SGL_M03_NEW
+		: f->fp8_filled    ? MF_R_SGL_M03_FP8
+				   : MF_R_SGL_M03);
 	GUARD(fixed_ep && p->ep != 1 && p->ep != st->n, MF_R_SGL_M02);
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && (p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL),
 		MF_R_SGL_M04);
@@ -178,13 +183,14 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 	GUARD(p->a2a == MF_A2A_DEEPEP && p->deepep_mode == MF_DM_NORMAL && p->graph == MF_GRAPH_FULL, MF_R_SGL_X03);
 	if (p->a2a == MF_A2A_FLASHINFER) {
 		GUARD(!(st->dp > 1 && st->dp == st->n), MF_R_SGL_X04);
-		GUARD(!fixed_ep, MF_R_SGL_X05);
+		GUARD(!fixed_ep, f->first_version ? MF_R_SGL_X05_OLD : MF_R_SGL_X05);
 	}
 	/* pre-launch */
 	GUARD(st->n * p->pp % st->nodes, MF_R_SGL_A03);
 	GUARD(st->replicas > 1 && st->nodes > 1, MF_R_SGL_A07);
 	GUARD(st->chunk / st->dp % f->page, MF_R_SGL_A12);
-	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version), MF_R_SGL_B01);
+	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version),
+		f->first_version ? MF_R_SGL_B01_OLD : MF_R_SGL_B01);
 	/* launcher, dist-init */
 	GUARD(p->ep > st->n, MF_R_SGL_X10);
 	GUARD(p->pp % st->nodes && st->nodes % p->pp, MF_R_SGL_L01, p->pp, st->nodes);

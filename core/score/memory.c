@@ -282,7 +282,7 @@ static void price(struct mf_memory_rig *r, const mf_measured *row, mf_intern *in
 
 /* ---- Megatron's functional tests ----------------------------------------------------------------------------------- */
 
-static void golden_model(const mf_measured *row, const mf_golden_shape *g, mf_model *m)
+void mf_golden_model(const mf_measured *row, const mf_golden_shape *g, mf_model *m)
 {
 	memset(m, 0, sizeof *m);
 	snprintf(m->name, sizeof m->name, "%s", g->name);
@@ -373,7 +373,7 @@ static void judge_golden(mf_score *ctx, struct state *s, const mf_measured *row,
 		mf_score_cluster_of(ctx, row->gpu, isnan(row->n_gpus) ? g->gpus : row->n_gpus, row->gpus_per_node, out);
 	if (!cluster || !mf_memory_rig_start(ctx, r, cluster, "megatron-0.18.0", out))
 		return;
-	golden_model(row, &mf_golden_shapes[g->shape], &r->model);
+	mf_golden_model(row, &mf_golden_shapes[g->shape], &r->model);
 	if (!r->model.hidden || !r->model.layers || !r->model.experts || r->model.layers > MF_MAX_LAYERS) {
 		mf_score_uncovered(out, "the note lacks layers, hidden or experts");
 		return;
