@@ -162,15 +162,21 @@ class SGLang:
 
     def _replace(self):
         standins.packaging()
+        # What is really there is imported before any stand-in can be met on its way. transformers asks for its own
+        # neighbours again later, so without them all it is a stand-in too.
+        standins.usable("numpy")
+        whole = standins.usable("torch") and all(map(standins.present, ("PIL", "torchvision", "requests")))
+        whole = whole and standins.usable("transformers")
         version = lambda name: self.pinned.get(name.lower().replace("_", "-"), ASSUMED.get(name, "9.9.9"))
-        standins.install(lambda root: root in REQUIRED, version, always=KERNELS)
+        always = KERNELS if whole else KERNELS | {"huggingface_hub", "tokenizers"}
+        standins.install(lambda root: root in REQUIRED, version, always=always)
         torch = standins.torch()
         if not getattr(torch.version, "cuda", None):
             torch.version.cuda = "12.9"
         if isinstance(torch, standins.AnyModule):
             standins.shapes(torch)
         standins.numpy()
-        if not standins.usable("transformers"):
+        if not whole:
             standins.transformers(self.pinned.get("transformers", "5.12.1"), torch)
         self._replace_versions()
         if not standins.usable("uvloop"):
