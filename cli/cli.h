@@ -166,6 +166,7 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_ablate(const mf_args *a);
 int mf_cmd_calibrate(const mf_args *a);
 int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);

@@ -84,6 +84,17 @@ const mf_command_info mf_commands[] = {
 		"moefs score --measured tests/data/measured.csv",
 		OPT(MEASURED) | OPT(KIND) | OPT(OVERLAY) | OPT(JSON) | OPT(MARKDOWN) | OPT(ROWS) | OPT(SVG) | OPT(HELP),
 		mf_cmd_score},
+	{"ablate", "", "show what each tier of the search adds: phases x constants x skew x levels",
+		"L1 is the best plan of the ranking, L2 the best of the ten best under the schedules that the "
+		"simulator "
+		"tries, L3 with kernels of an autotune report. Constants are the factory's and those of --overlay (the "
+		"GPU's own where there is one), skew 0 and --max-violation (0.2). One evaluator scores a phase, so a "
+		"level "
+		"is never below the one before it. The space is paper and the constraint off unless said otherwise: "
+		"memory "
+		"alone then rejects plans.",
+		"moefs ablate --model kimi-k2 --cluster 256x8xh800 --phase train --ledger published",
+		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(JSON) | OPT(THREADS), mf_cmd_ablate},
 	{"bench", "", "measure the program itself: JSON lines", "", "moefs bench --quick",
 		OPT(QUICK) | OPT(THREADS) | OPT(HELP), mf_cmd_bench},
 	{"version", "", "print version, toolchains and what this build has", "", "moefs version", OPT(JSON) | OPT(HELP),

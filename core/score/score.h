@@ -164,6 +164,13 @@ typedef struct mf_score_reason {
 	size_t count;
 } mf_score_reason;
 
+/** Serving: k engines against one k times as wide, at equal load; the layout with the lower predicted TPOT is chosen. */
+typedef struct mf_score_replicas {
+	size_t pairs, right; /* the chosen one was the faster */
+	size_t narrow_wins;  /* pairs in which the k engines were: what always choosing them would get right */
+	double mean_regret;  /* TPOT of the chosen over the faster one's, less 1; NaN without pairs */
+} mf_score_replicas;
+
 /** The result. Owns all but the table, which must outlive it. */
 typedef struct mf_scorecard {
 	const mf_measured_table *table;
@@ -179,6 +186,7 @@ typedef struct mf_scorecard {
 	size_t n_parts;
 	mf_score_reason *reasons; /* most frequent first within a kind */
 	size_t n_reasons;
+	mf_score_replicas replicas;
 } mf_scorecard;
 
 typedef struct mf_score_opts {

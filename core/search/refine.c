@@ -228,6 +228,7 @@ mf_status mf_refine(mf_search *s, const mf_refiner *r)
 			continue;
 		memset(f, 0, sizeof(*f));
 		f->row = s->order[i];
+		f->throughput = s->rows[f->row].throughput;
 		f->gain = f->tax = f->margin_pp = NAN;
 		refine_schedule(s, r, f);
 		s->n_refined++;

@@ -68,6 +68,7 @@ typedef struct mf_search_opts {
  */
 typedef struct mf_refined {
 	uint32_t row;
+	float throughput; /* as tier 1 ranked it */
 	/* tier 2, training */
 	float simulated; /* of the row's plan without a kernel; NaN: nothing simulated */
 	mf_plan best;    /* the plan under the schedule that simulates best; the row's own where none is better */
