@@ -1,9 +1,9 @@
 /*
- * serve_host.c: finds the host constants of core/score/serve_host.def and engines.def. For every engine and every model
+ * fit_serve.c: finds the host constants of core/score/serve_host.def and engines.def. For every engine and every model
  * with TTFT rows, the value on a grid that predicts the TTFT of all other models best (least mean |log|, capped at 1);
  * and the value over all models. Not a test: run by hand when the model or the rows change.
  *
- *   cmake --build --preset ci --target serve_host && build/ci/tests/serve_host MEASURED.csv > core/score/serve_host.def
+ *   cmake --build --preset ci --target fit_serve && build/ci/fit_serve tests/data/measured.csv > core/score/serve_host.def
  */
 #include <math.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 	mf_err err;
 
 	if (argc != 2 || mf_measured_read(&table, argv[1], &err) < 0 || mf_score_new(&ctx, &table, &opts, &err) < 0) {
-		fprintf(stderr, "serve_host: %s\n", argc == 2 ? err.msg : "usage: serve_host MEASURED.csv");
+		fprintf(stderr, "fit_serve: %s\n", argc == 2 ? err.msg : "usage: fit_serve MEASURED.csv");
 		return 2;
 	}
 	for (size_t i = 0; i < table.n && n_rows < ROWS; i++) {
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	}
 	printf("/*\n * Host ms a layer of a pass with prompts, by engine, for each model scored here: what the rows of "
 	       "all other "
-	       "models\n * give. Written by tests/serve_host.c. Over all models (engines.def):");
+	       "models\n * give. Written by tools/fit_serve.c. Over all models (engines.def):");
 	for (const mf_choice *e = mf_engine_choices; e->name; e++)
 		if (best(e->value, NULL) >= 0)
 			printf(" %s %g;", e->name, grid[best(e->value, NULL)]);
