@@ -682,3 +682,34 @@ Test(serve, a_layer_without_a_gate_has_one_product_up)
 		"two");
 	teardown(f);
 }
+
+Test(serve, explain_is_the_fast_path_under_every_engine)
+{
+	static const char *const texts[] = {"tp8", "tp1/ep8", "tp4/pp2/ep4", "tp1/ep8/a2a:deepep/tbo"};
+
+	for (int e = 0; e < MF_ENGINE_COUNT; e++) {
+		fixture *f = setup("qwen3-next-80b-a3b", "8xb200", 8);
+
+		f->work.length_spread = 0.2;
+		f->work.draft_tokens = e == MF_ENGINE_VLLM ? 3 : 0;
+		f->work.accepted_tokens = 2.5;
+		f->work.requests = e == MF_ENGINE_TRTLLM ? 64 : 0;
+		engine(f, (mf_engine)e);
+		for (size_t i = 0; i < MF_COUNT(texts); i++) {
+			mf_plan p = plan(texts[i]);
+			mf_explain *ex = explain(f, &p);
+			double token = 0, first = 0;
+			mf_time t;
+
+			mf_cost_time(f->cost, &p, &t);
+			for (size_t k = 0; k < ex->n_terms; k++)
+				*(strncmp(ex->terms[k].name, "ttft", 4) == 0 ? &first : &token) += ex->terms[k].ms;
+			near(token, t.tpot_ms, 1e-12, texts[i]);
+			near(first, t.ttft_ms, 1e-12, texts[i]);
+			cr_expect(ex->time.throughput == t.throughput && ex->time.tpot_ms == t.tpot_ms &&
+				  ex->time.ttft_ms == t.ttft_ms);
+			free(ex);
+		}
+		teardown(f);
+	}
+}
