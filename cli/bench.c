@@ -261,6 +261,16 @@ static mf_status bench_oracle(bencher *b, const char *model, mf_err *err)
 	count(o, "rejected_memory", (double)f->counts.rejected_memory);
 	count(o, "commands", (double)c.worded);
 	count(o, "distinct_commands", (double)c.distinct);
+	count(o, "refined", (double)f->n_refined);
+	count(o, "simulations", (double)f->counts.simulations);
+	count(o, "tasks", (double)f->counts.tasks);
+	print(b, o);
+
+	/* Of the last round. */
+	o = line("search.tier2", f->timing.tier2_ms, "ms", 1);
+	cJSON_AddStringToObject(o, "model", s.model.name);
+	count(o, "simulations", (double)f->counts.simulations);
+	count(o, "tasks", (double)f->counts.tasks);
 	print(b, o);
 
 	o = line("search.unconstrained", free_ms, "ms", b->rounds);

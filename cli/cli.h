@@ -6,6 +6,7 @@
 #ifndef MF_CLI_H
 #define MF_CLI_H
 
+#include "autotune.h"
 #include "job.h"
 #include "search.h"
 
@@ -18,6 +19,7 @@
 	X(PHASE, "phase", "PHASE", "train serve", "what the plan is for") \
 	X(SPACE, "space", "SPACE", "paper default wide", "which plans are enumerated") \
 	X(OVERLAY, "overlay", "NAME|PATH", "@calibrated", "calibrated constants; none given: the factory model") \
+	X(AUTOTUNE, "autotune", "FILE", NULL, "report of generated kernels, attached to the best plans where they win after tax") \
 	X(STACK, "stack", "NAME|PATH", "@stacks", "software the plan runs on") \
 	X(SITE, "site", "PATH", NULL, "paths, hosts and run length of this place") \
 	X(LEDGER, "ledger", "PROFILE", "published full", "memory accounting") \
@@ -25,6 +27,8 @@
 	X(CONSTRAINT, "constraint", "on|off", "on off", "judge plans by the emitter and the memory gate (default on)") \
 	X(TAX, "tax", "on|off", "on off", "apply realization taxes that the overlay carries (default on)") \
 	X(PLAN, "plan", "PLAN", NULL, "a plan in text form, see moefs-plan(7)") \
+	X(DECODE_PLAN, "decode-plan", "PLAN", NULL, "serving: decode on a pool of its own under this plan; --plan is the prefill pool's") \
+	X(DECODE_CLUSTER, "decode-cluster", "NAME|PATH", "@clusters", "cluster of the decode pool; as --cluster when left out") \
 	X(TOP, "top", "N", NULL, "first N buildable plans and every rejected one above them (0: all)") \
 	X(SEQ, "seq", "TOKENS", NULL, "training sequence length, over the workload's") \
 	X(GLOBAL_BATCH, "global-batch", "SEQUENCES", NULL, "training global batch, over the workload's") \
@@ -120,6 +124,7 @@ typedef struct mf_session {
 	mf_site site;
 	mf_consts consts;
 	mf_cost_opts cost_opts;
+	mf_autotune *autotune; /* of cost_opts; NULL: none */
 	mf_inputs in;
 	mf_emitter *emitter;
 	mf_cost *cost;
@@ -150,6 +155,9 @@ mf_status mf_show_row(mf_session *s, const mf_row *row, bool hashes, mf_shown *o
 /** Draws a simulated step, or prints it as JSON. */
 mf_status mf_print_timeline(mf_session *s, const mf_plan *p, bool json, mf_err *err);
 
+/** Prices `p` as the prefill pool and --decode-plan as the decode pool of one service, and prints the pair. */
+mf_status mf_print_pair(mf_session *s, const mf_plan *p, const mf_args *a, mf_err *err);
+
 int mf_cmd_tui(const mf_args *a);
 int mf_cmd_search(const mf_args *a);
 int mf_cmd_emit(const mf_args *a);
@@ -158,6 +166,7 @@ int mf_cmd_explain(const mf_args *a);
 int mf_cmd_model(const mf_args *a);
 int mf_cmd_cluster(const mf_args *a);
 int mf_cmd_boundaries(const mf_args *a);
+int mf_cmd_ablate(const mf_args *a);
 int mf_cmd_calibrate(const mf_args *a);
 int mf_cmd_score(const mf_args *a);
 int mf_cmd_bench(const mf_args *a);

@@ -123,7 +123,9 @@ int mf_cmd_explain(const mf_args *a)
 		st = mf_fail(&err, MF_EINPUT, "explain needs --plan; moefs search lists plans");
 	if (st == MF_OK && (st = mf_session_open(&s, a, &err)) == MF_OK) {
 		if ((st = mf_plan_parse(&p, a->value[OPT_PLAN], s.workload.phase, s.in.intern, &err)) == MF_OK &&
-			(st = divides(&s, &p, &err)) == MF_OK && a->value[OPT_TIMELINE]) {
+			(st = divides(&s, &p, &err)) == MF_OK && a->value[OPT_DECODE_PLAN]) {
+			st = mf_print_pair(&s, &p, a, &err);
+		} else if (st == MF_OK && a->value[OPT_TIMELINE]) {
 			st = mf_print_timeline(&s, &p, a->value[OPT_JSON] != NULL, &err);
 		} else if (st == MF_OK && (st = mf_cost_explain(s.cost, &p, ex, &err)) == MF_OK) {
 			mf_plan_format(&p, s.in.intern, text);

@@ -9,8 +9,8 @@
 
 #define INPUTS                                                                                                         \
 	(OPT(MODEL) | OPT(CLUSTER) | OPT(WORKLOAD) | OPT(PHASE) | OPT(OVERLAY) | OPT(STACK) | OPT(SITE) |              \
-		OPT(LEDGER) | OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) | OPT(INPUT_TOKENS) |           \
-		OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) | OPT(MAX_VIOLATION) | OPT(HELP))
+		OPT(AUTOTUNE) | OPT(LEDGER) | OPT(TOOLCHAIN) | OPT(TAX) | OPT(SEQ) | OPT(GLOBAL_BATCH) |               \
+		OPT(INPUT_TOKENS) | OPT(OUTPUT_TOKENS) | OPT(CONCURRENCY) | OPT(MAX_VIOLATION) | OPT(HELP))
 
 const mf_command_info mf_commands[] = {
 	{"tui", "", "open the terminal program (the default)",
@@ -52,10 +52,14 @@ const mf_command_info mf_commands[] = {
 		mf_cmd_check},
 	{"explain", "", "open every number of a plan: terms, formulas, constants, memory lines",
 		"--timeline simulates a training step and draws it: the streams of a GPU over a few layers, and the "
-		"passes "
-		"of micro-batches on the pipeline.",
+		"passes of micro-batches on the pipeline. --decode-plan prices disaggregated serving: --plan takes the "
+		"prompts "
+		"on its cluster, --decode-plan the tokens on its own; each pool's rate, the latencies of the pair, and "
+		"the "
+		"sizes at which neither waits.",
 		"moefs explain --plan tp1/pp1/ep8/1f1b+ov --cluster 8xh800",
-		INPUTS | OPT(PLAN) | OPT(TIMELINE) | OPT(JSON), mf_cmd_explain},
+		INPUTS | OPT(PLAN) | OPT(DECODE_PLAN) | OPT(DECODE_CLUSTER) | OPT(TIMELINE) | OPT(JSON),
+		mf_cmd_explain},
 	{"model", "[NAME|PATH]", "list the built-in models, or show one: shape and parameters by group", "",
 		"moefs model deepseek-v3", OPT(JSON) | OPT(HELP), mf_cmd_model},
 	{"cluster", "[NAME|PATH|auto]", "list the built-in clusters, or show one", "", "moefs cluster 8xh800",
@@ -80,6 +84,17 @@ const mf_command_info mf_commands[] = {
 		"moefs score --measured tests/data/measured.csv",
 		OPT(MEASURED) | OPT(KIND) | OPT(OVERLAY) | OPT(JSON) | OPT(MARKDOWN) | OPT(ROWS) | OPT(SVG) | OPT(HELP),
 		mf_cmd_score},
+	{"ablate", "", "show what each tier of the search adds: phases x constants x skew x levels",
+		"L1 is the best plan of the ranking, L2 the best of the ten best under the schedules that the "
+		"simulator "
+		"tries, L3 with kernels of an autotune report. Constants are the factory's and those of --overlay (the "
+		"GPU's own where there is one), skew 0 and --max-violation (0.2). One evaluator scores a phase, so a "
+		"level "
+		"is never below the one before it. The space is paper and the constraint off unless said otherwise: "
+		"memory "
+		"alone then rejects plans.",
+		"moefs ablate --model kimi-k2 --cluster 256x8xh800 --phase train --ledger published",
+		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(JSON) | OPT(THREADS), mf_cmd_ablate},
 	{"bench", "", "measure the program itself: JSON lines", "", "moefs bench --quick",
 		OPT(QUICK) | OPT(THREADS) | OPT(HELP), mf_cmd_bench},
 	{"version", "", "print version, toolchains and what this build has", "", "moefs version", OPT(JSON) | OPT(HELP),

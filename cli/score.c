@@ -119,6 +119,16 @@ static void add_sets(cJSON *root, const mf_scorecard *c)
 	}
 }
 
+static void add_replicas(cJSON *root, const mf_score_replicas *r)
+{
+	cJSON *o = cJSON_AddObjectToObject(root, "replicas_against_width");
+
+	add_count(o, "pairs", r->pairs);
+	add_count(o, "right", r->right);
+	add_count(o, "narrow_wins", r->narrow_wins);
+	mf_json_number(o, "mean_regret", r->mean_regret);
+}
+
 static void print_json(const mf_scorecard *c)
 {
 	cJSON *root = cJSON_CreateObject();
@@ -129,6 +139,7 @@ static void print_json(const mf_scorecard *c)
 	add_kinds(root, "outside", c, true);
 	if (c->in_sample.rows)
 		add_stats(cJSON_AddObjectToObject(root, "train_in_sample"), &c->in_sample, false);
+	add_replicas(root, &c->replicas);
 	add_sets(root, c);
 	mf_json_print(root, true);
 }
@@ -234,7 +245,8 @@ static void part_lines(const struct table *t, const mf_scorecard *c, mf_row_kind
 
 	for (size_t i = 0; i < c->n_parts; i++)
 		if (c->parts[i].kind == kind && c->parts[i].outside == outside) {
-			if (!c->parts[i].stats.compared && line == error_line)
+			/* Errors by metric and group; verdicts by group alone. */
+			if (line == error_line ? !c->parts[i].stats.compared : strcmp(c->parts[i].by, "group") != 0)
 				continue;
 			snprintf(name, sizeof name, "- %.40s", c->parts[i].name);
 			line(t, name, &c->parts[i].stats);
@@ -300,6 +312,19 @@ static void print_reasons(const mf_scorecard *c, bool markdown)
 		if (more)
 			printf("  %s  %zu  for other reasons (--json lists them)\n", kind_name((mf_row_kind)k), more);
 	}
+}
+
+static void print_replicas(const mf_scorecard *c, bool markdown)
+{
+	const mf_score_replicas *r = &c->replicas;
+
+	if (!r->pairs)
+		return;
+	section(markdown, "Serving: k engines against one k times as wide, at equal load");
+	printf("%zu pairs of one release: the faster one is chosen in %zu, TPOT regret %.3f on average; always "
+	       "choosing the "
+	       "narrow engines is right in %zu.\n",
+		r->pairs, r->right, r->mean_regret, r->narrow_wins);
 }
 
 static void print_sets(const mf_scorecard *c, bool markdown)
@@ -423,6 +448,7 @@ static void print_tables(const mf_scorecard *c, bool markdown)
 {
 	print_kinds(c, markdown);
 	print_memory(c, markdown);
+	print_replicas(c, markdown);
 	print_reasons(c, markdown);
 	print_sets(c, markdown);
 }

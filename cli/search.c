@@ -49,7 +49,42 @@ static double budget_gb(mf_session *s, const mf_plan *p)
 	return m.budget_bytes / MF_GB;
 }
 
-static cJSON *row_json(mf_session *s, const mf_row *row, const mf_shown *shown, size_t rank)
+/* A better schedule that tier 2 found; null where the plan's own is best. */
+static cJSON *schedule_json(mf_session *s, const mf_row *row, const mf_refined *f)
+{
+	char text[MF_PLAN_TEXT_MAX];
+	cJSON *o;
+
+	if (!f || memcmp(&f->best, &row->plan, sizeof(f->best)) == 0 || isnan(f->best_simulated))
+		return cJSON_CreateNull();
+	o = cJSON_CreateObject();
+	mf_plan_format(&f->best, s->in.intern, text);
+	cJSON_AddStringToObject(o, "plan", text);
+	mf_json_number(o, "simulated", f->best_simulated);
+	mf_json_number(o, "throughput", f->best_throughput);
+	mf_json_number(o, "gain", f->best_simulated / f->simulated - 1);
+	return o;
+}
+
+/* The kernel that tier 3 tried, attached or not. */
+static cJSON *kernel_json(const mf_refined *f)
+{
+	char text[MF_KERNEL_TEXT_MAX];
+	cJSON *o;
+
+	if (!f || !f->kernel)
+		return cJSON_CreateNull();
+	o = cJSON_CreateObject();
+	mf_kernel_format(f->kernel, text);
+	cJSON_AddStringToObject(o, "kernel", text);
+	cJSON_AddBoolToObject(o, "attached", f->attached);
+	mf_json_number(o, "gain", f->gain);
+	mf_json_number(o, "tax", f->tax);
+	mf_json_number(o, "margin_pp", f->margin_pp);
+	return o;
+}
+
+static cJSON *row_json(mf_session *s, const mf_row *row, const mf_refined *refined, const mf_shown *shown, size_t rank)
 {
 	cJSON *o = cJSON_CreateObject();
 	const mf_refusal *r = &shown->refusal;
@@ -74,7 +109,10 @@ static cJSON *row_json(mf_session *s, const mf_row *row, const mf_shown *shown, 
 	mf_json_string(o, "reason", r->reason);
 	mf_json_string(o, "note", shown->note);
 	cJSON_AddBoolToObject(o, "extrapolated", row->extrapolated);
-	cJSON_AddNullToObject(o, "attached_kernel");
+	cJSON_AddItemToObject(
+		o, "attached_kernel", refined && refined->attached ? kernel_json(refined) : cJSON_CreateNull());
+	cJSON_AddItemToObject(o, "tried_kernel", kernel_json(refined));
+	cJSON_AddItemToObject(o, "better_schedule", schedule_json(s, row, refined));
 	mf_json_string(o, "plan_sha256", shown->plan_sha256);
 	mf_json_string(o, "argv_sha256", shown->argv_sha256);
 	return o;
@@ -89,6 +127,9 @@ static cJSON *counts_json(mf_session *s, const mf_search *found)
 	cJSON_AddNumberToObject(o, "scored", (double)found->counts.scored);
 	cJSON_AddNumberToObject(o, "rejected_emit", (double)found->counts.rejected_emit);
 	cJSON_AddNumberToObject(o, "rejected_memory", (double)found->counts.rejected_memory);
+	cJSON_AddNumberToObject(o, "refined", (double)found->n_refined);
+	cJSON_AddNumberToObject(o, "simulations", (double)found->counts.simulations);
+	cJSON_AddNumberToObject(o, "tasks", (double)found->counts.tasks);
 	list = cJSON_AddArrayToObject(o, "by_reason");
 	for (size_t i = 0; i < found->n_reasons; i++) {
 		const mf_reason_count *c = &found->reasons[i];
@@ -128,6 +169,9 @@ static mf_status print_json(mf_session *s, mf_search *found, size_t n, struct as
 	cJSON_AddStringToObject(o, "toolchain", mf_choice_name(mf_toolchain_choices, (int)s->stack.toolchain));
 	cJSON_AddStringToObject(o, "stack", s->stack.name);
 	mf_json_string(o, "overlay", s->consts.overlay);
+	mf_json_string(o, "autotune", s->autotune ? mf_autotune_source(s->autotune) : NULL);
+	if (s->autotune)
+		cJSON_AddBoolToObject(o, "autotune_synthetic", mf_autotune_synthetic(s->autotune));
 	cJSON_AddStringToObject(o, "ledger", mf_choice_name(mf_ledger_choices, (int)s->cost_opts.ledger));
 	cJSON_AddStringToObject(o, "constraint", s->constraint ? "on" : "off");
 	cJSON_AddItemToObject(o, "counts", counts_json(s, found));
@@ -150,7 +194,7 @@ static mf_status print_json(mf_session *s, mf_search *found, size_t n, struct as
 			cJSON_Delete(o);
 			return st;
 		}
-		cJSON_AddItemToArray(plans, row_json(s, row, &shown, i + 1));
+		cJSON_AddItemToArray(plans, row_json(s, row, mf_search_refined(found, found->order[i]), &shown, i + 1));
 	}
 	if (ask->plans) {
 		mf_status st = mf_ask_rows(s, ask->args, found, ask->sample, ask->plans, o, &ask->wrong, err);
@@ -233,6 +277,26 @@ static mf_status print_plans(mf_session *s, const char *path, bool forced, mf_er
 	return st;
 }
 
+/* What tiers 2 and 3 add to a row, on lines of their own below it. */
+static void print_refined(mf_session *s, const mf_row *row, const mf_refined *f)
+{
+	char text[MF_PLAN_TEXT_MAX];
+
+	if (!f)
+		return;
+	if (!isnan(f->best_simulated) && memcmp(&f->best, &row->plan, sizeof(f->best)) != 0) {
+		mf_plan_format(&f->best, s->in.intern, text);
+		printf("        simulated better: %s  %.1f (%+.1f%%)\n", text, (double)f->best_simulated,
+			100.0 * (f->best_simulated / f->simulated - 1));
+	}
+	if (f->kernel) {
+		mf_kernel_format(f->kernel, text);
+		printf("        kernel %s %s: gain %+.1f%%, tax %+.1f%%, margin %+.1f pp\n", text,
+			f->attached ? "attached" : "not attached", 100.0 * f->gain, 100.0 * f->tax,
+			(double)f->margin_pp);
+	}
+}
+
 static void print_table(mf_session *s, mf_search *found, size_t n)
 {
 	bool serve = s->workload.phase == MF_SERVE;
@@ -252,8 +316,11 @@ static void print_table(mf_session *s, mf_search *found, size_t n)
 	printf("%llu plans ranked, %llu refused by the emitter, %llu by memory, %.1f ms\n\n",
 		(unsigned long long)found->counts.scored, (unsigned long long)found->counts.rejected_emit,
 		(unsigned long long)found->counts.rejected_memory, found->timing.total_ms);
-	printf("%6s  %-*s %12s %11s %8s  %s\n", "rank", (int)width, "plan", "tok/s/GPU", serve ? "TPOT ms" : "step ms",
-		"mem GB", "verdict");
+	if (s->autotune)
+		printf("kernels: %s%s\n\n", mf_autotune_source(s->autotune),
+			mf_autotune_synthetic(s->autotune) ? " (synthetic: no measurement)" : "");
+	printf("%6s  %-*s %12s %12s %11s %8s  %s\n", "rank", (int)width, "plan", "tok/s/GPU", "simulated",
+		serve ? "TPOT ms" : "step ms", "mem GB", "verdict");
 	for (i = 0; i < n; i++) {
 		mf_row *row = &found->rows[found->order[i]];
 		mf_shown shown;
@@ -261,13 +328,18 @@ static void print_table(mf_session *s, mf_search *found, size_t n)
 		judge_row(s, row);
 		if (mf_show_row(s, row, false, &shown, NULL) < 0)
 			continue;
-		printf("%6zu  %-*s %12.1f %11.1f %8.1f  ", i + 1, (int)width, shown.plan, (double)row->throughput,
-			(double)(serve ? row->tpot_ms : row->step_ms), (double)row->memory_gb);
+		char simulated[16] = "-";
+
+		if (!isnan(row->simulated))
+			snprintf(simulated, sizeof simulated, "%.1f", (double)row->simulated);
+		printf("%6zu  %-*s %12.1f %12s %11.1f %8.1f  ", i + 1, (int)width, shown.plan, (double)row->throughput,
+			simulated, (double)(serve ? row->tpot_ms : row->step_ms), (double)row->memory_gb);
 		if (row->rule)
 			printf("x %s %s: %s\n", shown.refusal.boundary, shown.refusal.stage, shown.refusal.reason);
 		else
 			printf("%s%s\n", row->probe ? "buildable, probe: close to the card's memory" : "buildable",
 				row->extrapolated ? " (extrapolated)" : "");
+		print_refined(s, row, mf_search_refined(found, found->order[i]));
 	}
 	if (!n)
 		printf("        no plan fits this cluster\n");

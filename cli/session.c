@@ -111,8 +111,12 @@ static mf_status load_inputs(mf_session *s, const mf_args *a, mf_err *err)
 		(st = mf_site_load(&s->site, a->value[OPT_SITE], err)) < 0)
 		return st;
 	mf_consts_factory(&s->consts, &s->cluster);
-	if (a->value[OPT_OVERLAY])
-		return mf_consts_overlay(&s->consts, a->value[OPT_OVERLAY], err);
+	if (a->value[OPT_OVERLAY] && (st = mf_consts_overlay(&s->consts, a->value[OPT_OVERLAY], err)) < 0)
+		return st;
+	if (a->value[OPT_AUTOTUNE] &&
+		(st = mf_autotune_read(&s->autotune, a->value[OPT_AUTOTUNE], &s->cluster, err)) < 0)
+		return st;
+	s->cost_opts.autotune = s->autotune;
 	return MF_OK;
 }
 
@@ -158,6 +162,7 @@ void mf_session_close(mf_session *s)
 	mf_emitter_free(s->emitter);
 	mf_cost_free(s->cost);
 	mf_intern_free(s->in.intern);
+	mf_autotune_free(s->autotune);
 	memset(s, 0, sizeof *s);
 }
 
@@ -169,6 +174,7 @@ mf_search_opts mf_session_search_opts(const mf_session *s)
 	o.constraint = s->constraint;
 	o.cost = s->cost_opts;
 	o.threads = s->threads;
+	o.tiers = 3;
 	return o;
 }
 

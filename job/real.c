@@ -27,9 +27,10 @@ struct mf_real {
 static const struct package {
 	const char *distribution, *witness;
 	const char *decided; /* stages that the witness runs whole, each followed by a space */
+	int pip_minor;       /* oldest Python 3.x that pip installs it for */
 } packages[] = {
-	{"megatron-core", "witness_megatron", "argparse parse batch optcfg pg cfg "},
-	{"sglang", "witness_sglang", "parse post-init pre-launch launcher dist-init "},
+	{"megatron-core", "witness_megatron", "argparse parse batch optcfg pg cfg ", 12},
+	{"sglang", "witness_sglang", "parse post-init pre-launch launcher dist-init ", 10},
 };
 
 static const struct package *package_of(mf_toolchain t)
@@ -119,21 +120,27 @@ static const char *text_of(const cJSON *o, const char *key)
 static mf_status missing(mf_real *r, const cJSON *said, mf_err *err)
 {
 	const struct package *p = package_of(r->opts.toolchain);
-	const char *module = text_of(said, "missing");
+	const char *module = text_of(said, "missing"), *python = text_of(said, "python");
+	int major = 0, minor = 0;
+	bool old = sscanf(python, "%d.%d", &major, &minor) == 2 && major == 3 && minor < p->pip_minor;
+	char hint[96] = "";
 	mf_status st;
 
-	if (*module)
-		st = mf_fail(err, MF_EENV,
-			"%s does not load in %s (no module %s): pip install %s==%s, or name its folder "
-			"with --real-path",
-			p->distribution, r->interpreter, module, p->distribution, r->info.asked);
-	else
+	if (!*module) {
 		st = mf_fail(err, MF_EENV, "%s does not load in %s: %.120s", p->distribution, r->interpreter,
 			text_of(said, "type"));
-	if (err && !*module)
-		snprintf(err->detail, sizeof err->detail, "%s: %s (%s)", text_of(said, "type"),
-			text_of(said, "message"), text_of(said, "where"));
-	return st;
+		if (err)
+			snprintf(err->detail, sizeof err->detail, "%s: %s (%s)", text_of(said, "type"),
+				text_of(said, "message"), text_of(said, "where"));
+		return st;
+	}
+	if (old)
+		snprintf(hint, sizeof hint, " (pip wants Python 3.%d for it; an unpacked wheel runs on %s too)",
+			p->pip_minor, python);
+	return mf_fail(err, MF_EENV,
+		"%s does not load in %s (no module %s): pip install %s==%s, or name the folder that holds it with "
+		"--real-path%s",
+		p->distribution, r->interpreter, module, p->distribution, r->info.asked, hint);
 }
 
 static mf_status take_hello(mf_real *r, mf_err *err)

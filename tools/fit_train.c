@@ -1,13 +1,10 @@
 /*
- * fit_train: fits the system constants of the training model on measured runs, once on all families and once without
- * each. A development tool: moefs score never fits, it reads what this writes.
+ * fit_train MEASURED.csv: what fitting the system constants of the training model on measured runs would give, on all
+ * families and with each left out. A development tool that writes no file: moefs score never fits.
  *
- *   fit_train MEASURED.csv > core/score/train_heldout.def
- *
- * Every constant starts from what is known without an end-to-end run (operation tables, datasheets, counted kernels,
- * first guesses) and is held there by a prior on its logarithm; coordinate descent moves it while that lowers the mean
- * error of tuned runs, each set of one model, GPU and release weighing as the root of its size. Standard error gets the
- * fit on all families, beside the constants it would ship.
+ * Every constant starts from core/score/train_priors.def, what is known without an end-to-end run, and is held there by a
+ * prior on its logarithm; coordinate descent moves it while that lowers the mean error of tuned runs, each set of one
+ * model, GPU and release weighing as the root of its size.
  */
 #include <math.h>
 #include <stdio.h>
@@ -41,9 +38,9 @@ static const knob knobs[] = {
 	K("all", 0.75, MF_C_HOST_LOW),
 	K("all", 0.375, MF_C_HIDE_EP),
 	K("all", 0.3, MF_C_HIDE_EP_WGRAD),
-	K("hopper", 0.75, MF_C_QUANT_BYTES),
-	K("blackwell", 0.75, MF_C_QUANT_BYTES),
-	K("blackwell", 0.75, MF_C_QUANT_BYTES_FUSED),
+	K("hopper", 0.5, MF_C_QUANT_BYTES),
+	K("blackwell", 0.5, MF_C_QUANT_BYTES),
+	K("blackwell", 0.5, MF_C_QUANT_BYTES_FUSED),
 	K("all", 0.5, MF_C_SCAN_MAMBA, MF_C_SCAN_DELTA),
 	K("all", 0.4, MF_C_GLU_FWD, MF_C_GLU_BWD, MF_C_EXPERT_BIAS_FWD, MF_C_EXPERT_BIAS_BWD),
 	K("all", 0.375, MF_C_CONTEND),
@@ -57,46 +54,15 @@ static const knob knobs[] = {
 };
 #define KNOBS (sizeof(knobs) / sizeof(knobs[0]))
 
-/* Where constants start: before any end-to-end run was looked at. Those not here keep their factory value. */
+/* Where constants start: what is known without an end-to-end run. */
 static const struct {
 	const char *where;
 	mf_const_id id;
 	double value;
 } starts[] = {
-	{"hopper", MF_C_SUSTAIN, 0.86},
-	{"B200", MF_C_SUSTAIN, 0.76},
-	{"B300", MF_C_SUSTAIN, 0.82},
-	{"GB200", MF_C_SUSTAIN, 0.80},
-	{"GB300", MF_C_SUSTAIN, 0.88},
-	{"hopper", MF_C_GEMM_GROUPED, 0.82},
-	{"blackwell", MF_C_GEMM_GROUPED, 0.80},
-	{"all", MF_C_HOST_FWD, 1.1},
-	{"all", MF_C_HOST_BWD, 1.1},
-	{"all", MF_C_HOST_GEMM, 9},
-	{"all", MF_C_HOST_LOW, 2},
-	{"all", MF_C_HIDE_EP, 0.60},
-	{"all", MF_C_HIDE_EP_WGRAD, 0.72},
-	{"all", MF_C_QUANT_BYTES, 4},
-	{"all", MF_C_QUANT_BYTES_FUSED, 4},
-	{"all", MF_C_QUANT_KERNELS, 2},
-	{"all", MF_C_QUANT_KERNELS_FUSED, 0},
-	{"all", MF_C_CONTEND, 1},
-	{"all", MF_C_ATT_BWD, 0.8},
-	{"all", MF_C_HBM, 0.8},
-	{"all", MF_C_NIC, 0.88},
-	{"all", MF_C_LOSS_BYTES, 18},
-	{"all", MF_C_GEMM_WGRAD, 0.93},
-	{"blackwell", MF_C_GEMM_FP4, 0.51},
-	{"all", MF_C_GRAPH_CUT, 0.6},
-	{"all", MF_C_ATT_ULTRA, 1},
-	{"blackwell", MF_C_SCAN_MAMBA, 0.027},
-	{"hopper", MF_C_SCAN_MAMBA, 0.065},
-	{"blackwell", MF_C_SCAN_DELTA, 0.022},
-	{"hopper", MF_C_SCAN_DELTA, 0.055},
-	{"all", MF_C_GLU_FWD, 14},
-	{"all", MF_C_GLU_BWD, 29},
-	{"all", MF_C_EXPERT_BIAS_FWD, 28},
-	{"all", MF_C_EXPERT_BIAS_BWD, 36},
+#define P(where, id, value, source) {where, MF_C_##id, value},
+#include "train_priors.def"
+#undef P
 };
 
 typedef struct sample {
@@ -154,7 +120,8 @@ static double objective(const char *without, int which)
 
 static double fit(const char *without)
 {
-	static const double steps[] = {0.32, 0.16, 0.08};
+	/* The first steps are wide: a floor that binds nowhere shows no slope. */
+	static const double steps[] = {1.28, 0.64, 0.32, 0.16, 0.08};
 	double best;
 
 	memset(x, 0, sizeof x);
@@ -197,7 +164,7 @@ static void report(const char *name, const char *family)
 	for (size_t i = 0; i < n; i++)
 		e[i] = fabs(e[i]);
 	qsort(e, n, sizeof *e, by_number);
-	fprintf(stderr, "%-24s n=%3zu median %.3f p90 %.3f bias %+.3f\n", name, n, n ? e[n / 2] : NAN,
+	printf("%-24s n=%3zu median %.3f p90 %.3f bias %+.3f\n", name, n, n ? e[n / 2] : NAN,
 		n ? e[(size_t)(0.9 * (double)n)] : NAN, bias);
 	free(e);
 }
@@ -207,38 +174,6 @@ static const char *const id_names[MF_CONST_COUNT] = {
 #include "consts.def"
 #undef X
 };
-
-static void write_lines(const char *family)
-{
-	/* The first sample a place covers has its starting values. */
-	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
-		printf("H(\"%s\", \"%s\", %s, %.4g)\n", family, starts[i].where, id_names[starts[i].id],
-			starts[i].value);
-	for (size_t j = 0; j < KNOBS; j++)
-		for (int k = 0; k < knobs[j].n; k++) {
-			const char *last = "";
-
-			if (x[j] == 0)
-				continue;
-			/* "all" may start differently on each GPU family: one line for each that the rows have. */
-			for (int f = 0; f < MF_FAMILY_COUNT; f++) {
-				static const char *const names[] = {"ampere", "ada", "hopper", "blackwell"};
-
-				for (size_t i = 0; i < n_samples; i++) {
-					const mf_cluster *c = mf_score_train_cluster(samples[i].row);
-					const char *where =
-						strcmp(knobs[j].where, "all") == 0 ? names[f] : knobs[j].where;
-
-					if ((int)c->family != f || !mf_score_train_where(knobs[j].where, c) ||
-						strcmp(last, where) == 0)
-						continue;
-					last = where;
-					printf("H(\"%s\", \"%s\", %s, %.4g)\n", family, where, id_names[knobs[j].id[k]],
-						knob_value(&knobs[j], k, &samples[i].start, x[j]));
-				}
-			}
-		}
-}
 
 int main(int argc, char **argv)
 {
@@ -288,9 +223,6 @@ int main(int argc, char **argv)
 	}
 	objective(NULL, -1);
 	report("before any fit", NULL);
-	printf("/*\n * Constants fitted on all tuned runs but one family's, for judging that family: H(family, where, "
-	       "id, value).\n"
-	       " * Written by tools/fit_train.c from the measured rows; later lines win.\n */\n");
 	for (size_t f = 0; all[f]; f++) {
 		fit(all[f]);
 		for (size_t i = 0; i < n_samples; i++)
@@ -299,23 +231,22 @@ int main(int argc, char **argv)
 				held[i] = samples[i].log_error;
 			}
 		report(all[f], all[f]);
-		write_lines(all[f]);
 	}
 	for (size_t i = 0; i < n_samples; i++)
 		samples[i].log_error = held[i];
 	report("family left out", NULL);
-	fprintf(stderr, "objective on all %.4f\n", fit(NULL));
+	printf("objective on all %.4f\n", fit(NULL));
 	report("all, in sample", NULL);
 	for (size_t j = 0; j < KNOBS; j++) {
-		fprintf(stderr, "  %-9s", knobs[j].where);
+		printf("  %-9s", knobs[j].where);
 		for (int k = 0; k < knobs[j].n; k++)
 			for (size_t i = 0; i < n_samples; i++)
 				if (mf_score_train_where(knobs[j].where, mf_score_train_cluster(samples[i].row))) {
-					fprintf(stderr, " %s %.4g", id_names[knobs[j].id[k]],
+					printf(" %s %.4g", id_names[knobs[j].id[k]],
 						knob_value(&knobs[j], k, &samples[i].start, x[j]));
 					break;
 				}
-		fprintf(stderr, " (moved %+.2f)\n", x[j]);
+		printf(" (moved %+.2f)\n", x[j]);
 	}
 	for (size_t i = 0; i < n_samples; i++)
 		mf_score_train_dispose(samples[i].row);

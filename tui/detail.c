@@ -656,6 +656,27 @@ static const char *boundary_title(const char *id)
 	return "";
 }
 
+/* What the installed toolchain said, when it was asked about this very plan. */
+static void real_answer(struct pen *p)
+{
+	const mf_ask_answer *w = &p->a->asked;
+	const mf_real_verdict *v = &w->verdict;
+	char text[256];
+
+	if (!w->witness[0] || w->status < 0 || !v->ran || memcmp(&w->plan, &p->a->detail.plan, sizeof(w->plan)) != 0)
+		return;
+	snprintf(text, sizeof(text), "%s %s it%s%s%s; the verdicts %s", w->witness, v->accepted ? "accepts" : "refuses",
+		v->stage[0] ? " (" : "", v->stage, v->stage[0] ? ")" : "",
+		v->agrees == MF_AGREES      ? "agree"
+		: v->agrees == MF_DISAGREES ? "DISAGREE"
+					    : "cannot be compared");
+	field(p, "really", v->agrees == MF_DISAGREES ? MF_ROLE_ERROR : MF_ROLE_ACCENT, text);
+	if (!v->accepted && v->message[0])
+		put_wrapped(p, 14, MF_ROLE_TEXT, v->message);
+	if (v->rewritten[0])
+		put_wrapped(p, 14, MF_ROLE_TEXT, v->rewritten);
+}
+
 static void why(struct pen *p)
 {
 	const mf_app *a = p->a;
@@ -664,6 +685,7 @@ static void why(struct pen *p)
 	const mf_row *row = mf_app_selected(a);
 	char text[512];
 
+	real_answer(p);
 	if (!r->rule || !r->rule[0]) {
 		put(p, 0, MF_ROLE_BUILDABLE, "buildable: the emitter wrote a command and the memory fits");
 		p->line++;

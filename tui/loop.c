@@ -21,6 +21,7 @@ struct loop {
 	mf_tty *tty;
 	mf_worker *worker;
 	mf_node_watch *node; /* once its tab was looked at */
+	mf_asker *asker;     /* once it was asked */
 	double node_at_ms;   /* when it was asked last */
 	mf_cells cells;
 	mf_key_decoder keys;
@@ -57,6 +58,8 @@ static void carry_out(struct loop *l, unsigned fx)
 		l->leave = true;
 	if (fx & MF_FX_COPY)
 		copy(l);
+	if ((fx & MF_FX_ASK) && (l->asker || (l->asker = mf_asker_new())))
+		mf_asker_ask(l->asker, l->a);
 	if (fx & MF_FX_THEME)
 		mf_tty_set_theme(l->tty, &l->a->look);
 	if (fx & MF_FX_MOUSE)
@@ -193,11 +196,12 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 			break;
 		watch_node(&l);
 		/* A descriptor below zero is passed over by poll. */
-		struct pollfd fd[5] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0},
+		struct pollfd fd[6] = {{mf_tty_fd(l.tty), mf_tty_events(l.tty), 0},
 			{mf_tty_signal_fd(l.tty), POLLIN, 0}, {mf_worker_fd(l.worker), POLLIN, 0},
 			{opts->jobs ? opts->jobs->fd(opts->jobs->payload) : -1, POLLIN, 0},
-			{l.node ? mf_node_watch_fd(l.node) : -1, POLLIN, 0}};
-		int n = poll(fd, 5, l.idle_work ? 0 : timeout_ms(&l));
+			{l.node ? mf_node_watch_fd(l.node) : -1, POLLIN, 0},
+			{l.asker ? mf_asker_fd(l.asker) : -1, POLLIN, 0}};
+		int n = poll(fd, 6, l.idle_work ? 0 : timeout_ms(&l));
 		if (n == 0 && l.idle_work) {
 			l.idle_work = false;
 			if (mf_detail_idle(a))
@@ -219,6 +223,8 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 			carry_out(&l, mf_worker_take(l.worker, a) | l.pending);
 		if (fd[3].revents)
 			take_news(&l);
+		if (fd[5].revents && mf_asker_take(l.asker, a))
+			l.dirty = true;
 		if (fd[4].revents && mf_node_watch_take(l.node, &a->side.node))
 			l.dirty = true;
 	}
@@ -229,6 +235,7 @@ mf_status mf_loop_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 done:
 	mf_tty_close(l.tty);
 	mf_node_watch_free(l.node);
+	mf_asker_free(l.asker);
 	mf_worker_free(l.worker);
 	mf_cells_dispose(&l.cells);
 	return st;

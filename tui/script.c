@@ -17,6 +17,7 @@ struct script {
 	const mf_tui_opts *opts;
 	mf_worker *worker;
 	mf_node_watch *node;
+	mf_asker *asker;
 	mf_cells cells;
 	bool quit;
 };
@@ -28,6 +29,13 @@ static void carry_out(struct script *s, unsigned fx)
 		fx = mf_effects_run(s->a, s->worker, s->opts, fx);
 		if (fx & MF_FX_QUIT)
 			s->quit = true;
+		if ((fx & MF_FX_ASK) && (s->asker || (s->asker = mf_asker_new())))
+			mf_asker_ask(s->asker, s->a);
+		while (mf_asker_busy(s->asker)) {
+			struct pollfd answer = {mf_asker_fd(s->asker), POLLIN, 0};
+			poll(&answer, 1, -1);
+			mf_asker_take(s->asker, s->a);
+		}
 		if (fx & MF_FX_COPY) {
 			mf_buf text = MF_BUF_INIT;
 			mf_copy_text(s->a, &text);
@@ -186,6 +194,7 @@ mf_status mf_script_run(mf_app *a, const mf_tui_opts *opts, mf_err *err)
 	}
 done:
 	mf_node_watch_free(s.node);
+	mf_asker_free(s.asker);
 	mf_worker_free(s.worker);
 	mf_cells_dispose(&s.cells);
 	mf_buf_dispose(&text);

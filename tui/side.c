@@ -35,6 +35,11 @@ static void add_line(mf_side_log *log, const char *text)
 		log->first = (log->first + 1) % MF_SIDE_LINES;
 }
 
+void mf_side_note(mf_app *a, mf_side_tab tab, const char *line)
+{
+	add_line(&a->side.log[tab], line);
+}
+
 static void add_measured(mf_side *s, const mf_plan *p, double throughput)
 {
 	for (size_t i = 0; i < s->n_measured; i++) {

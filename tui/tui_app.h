@@ -6,6 +6,7 @@
 #define MF_TUI_APP_H
 
 #include "gpu.h"
+#include "job.h"
 #include "timeline.h"
 #include "tui_filter.h"
 #include "tui_keys.h"
@@ -32,6 +33,7 @@ typedef enum mf_effect {
 	MF_FX_MODEL = 2048,
 	MF_FX_CLUSTER = 4096,
 	MF_FX_SAVE_FILTER = 16384,
+	MF_FX_ASK = 32768,
 	MF_FX_RESTORE = 8192,                                     /* a->target becomes what is assumed */
 	MF_FX_WAITS = MF_FX_MODEL | MF_FX_CLUSTER | MF_FX_RESTORE /* may have to wait for a thread */
 } mf_effect;
@@ -170,6 +172,15 @@ typedef struct mf_side {
 	size_t n_measured, cap_measured;
 } mf_side;
 
+/** What the installed toolchain said of a plan. */
+typedef struct mf_ask_answer {
+	mf_plan plan;
+	mf_status status; /* below 0: there was no answer, `err` says why */
+	mf_err err;
+	char witness[64]; /* "megatron-core 0.18.0" */
+	mf_real_verdict verdict;
+} mf_ask_answer;
+
 /** Dots of a picture, two across and four down in a cell; drawn anew only when rows or size changed. */
 typedef struct mf_plot {
 	uint8_t *refused, *buildable; /* a byte of dots a cell; owned */
@@ -219,6 +230,7 @@ typedef struct mf_app {
 	uint32_t best; /* first row of the ranking under the constraint, MF_NO_ROW */
 
 	mf_side side;
+	mf_ask_answer asked; /* the last one; of no plan while witness is "" */
 	mf_keymap keymap;
 	uint8_t columns[MF_MAX_COLUMNS]; /* of view.c, in the user's order */
 	int n_columns;                   /* 0: the default */
@@ -363,6 +375,8 @@ void mf_plot_dispose(mf_plot *p);
 
 /** Takes what a source has, up to a screenful of screenfuls; true when something came. `jobs` may be NULL. */
 bool mf_side_take(mf_app *a, const mf_job_source *jobs);
+/** Adds a line of our own to a tab. */
+void mf_side_note(mf_app *a, mf_side_tab tab, const char *line);
 /** What a plan was measured at, tokens/s/GPU; NaN when it was not. */
 double mf_side_measured(const mf_side *s, const mf_plan *p);
 void mf_side_draw(mf_app *a, mf_cells *s, mf_rect tabs, mf_rect r);
@@ -379,6 +393,23 @@ void mf_node_watch_ask(mf_node_watch *n);
 /** Readable when an answer is there. */
 int mf_node_watch_fd(const mf_node_watch *n);
 bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out);
+
+/* ---- the real toolchain ---- */
+
+/** Asks the installed toolchain about plans, one at a time, without keeping the screen waiting. */
+typedef struct mf_asker mf_asker;
+/** NULL when no thread can be had. */
+mf_asker *mf_asker_new(void);
+/** Ends the witness and the thread. */
+void mf_asker_free(mf_asker *k);
+/** A question is out. */
+bool mf_asker_busy(const mf_asker *k);
+/** Asks about the selected plan, unless a question is out already. */
+void mf_asker_ask(mf_asker *k, mf_app *a);
+/** Readable when the answer is there. */
+int mf_asker_fd(const mf_asker *k);
+/** Moves the answer into the app and says it; false when there is none. */
+bool mf_asker_take(mf_asker *k, mf_app *a);
 
 /* ---- view ---- */
 

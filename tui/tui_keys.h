@@ -116,6 +116,7 @@ mf_key mf_key_parse(const char *name, size_t len);
 	X(DEFAULTS, "defaults", "", "", "what if", "every assumption as it was at the start") \
 	X(UNDO, "undo", "", "u", "what if", "take the last change of an assumption back") \
 	X(REDO, "redo", "", "C-r", "what if", "make it again") \
+	X(ASK, "ask", "", "v", "do", "ask the installed toolchain itself about this plan") \
 	X(EXPORT, "export", "[FILE]", "e", "do", "write the argv: .json, .nul, .sh or .sbatch by the name") \
 	X(COPY, "copy", "", "y", "do", "copy the command, or the refusal, to the clipboard (OSC 52)") \
 	X(COLUMNS, "columns", "[NAME NAME...|default]", "C", "look", "which columns, in which order") \

@@ -599,6 +599,7 @@ unsigned mf_app_act(mf_app *a, mf_action action, const char *argument)
 	case MF_ACT_DEFAULTS: return mf_whatif_defaults(a);
 	case MF_ACT_UNDO: return mf_whatif_step(a, -1);
 	case MF_ACT_REDO: return mf_whatif_step(a, 1);
+	case MF_ACT_ASK: return mf_app_selected(a) ? MF_FX_ASK | MF_FX_REDRAW : 0;
 	case MF_ACT_COPY: return mf_app_selected(a) ? MF_FX_COPY | MF_FX_REDRAW : 0;
 	case MF_ACT_THEME:
 		if (!*argument)

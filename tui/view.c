@@ -326,7 +326,11 @@ static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 			return;
 		}
 	} else if (a->message[0]) {
-		draw_wrapped(s, first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+		/* A long message takes the line of keys too: it is gone with the next key. */
+		bool is_long = mf_text_width(a->message, s->ascii) > first.w * first.h;
+		draw_wrapped(s, is_long ? r : first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
+		if (is_long)
+			return;
 	} else if (row && a->now.constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
 		   a->detail.refusal.reason[0]) {
 		char text[700];

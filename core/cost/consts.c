@@ -44,9 +44,7 @@ static const struct gpu_const {
 #undef G
 };
 
-/* Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090",
- * "rtx4090"). */
-static bool same_gpu(const char *a, const char *b)
+bool mf_same_gpu(const char *a, const char *b)
 {
 	static const char *const prefixes[] = {"NVIDIA ", "GeForce "};
 
@@ -84,7 +82,7 @@ void mf_consts_factory(mf_consts *out, const mf_cluster *c)
 	for (int i = 0; i < MF_CONST_COUNT; i++)
 		out->v[i] = factory[i][c->family];
 	for (size_t i = 0; i < MF_COUNT(gpu_consts); i++) {
-		if (same_gpu(c->gpu, gpu_consts[i].gpu))
+		if (mf_same_gpu(c->gpu, gpu_consts[i].gpu))
 			out->v[gpu_consts[i].id] = gpu_consts[i].value;
 	}
 	for (int i = 0; i < MF_CURVE_COUNT; i++)
@@ -350,7 +348,7 @@ bool mf_consts_extrapolated(
 
 	if (c->overlay[0] == '\0')
 		return false;
-	return (d->gpu[0] && !same_gpu(d->gpu, cl->gpu)) || (d->dtypes && !(d->dtypes & 1u << dtype)) ||
+	return (d->gpu[0] && !mf_same_gpu(d->gpu, cl->gpu)) || (d->dtypes && !(d->dtypes & 1u << dtype)) ||
 	       tokens_per_expert < d->m_min || tokens_per_expert > d->m_max || world < d->world_min ||
 	       world > d->world_max;
 }

@@ -2,6 +2,7 @@
  * cost.c: the evaluator object. It owns the state of the models of its phase and hands each question to the right one;
  * the fast calls and the explanation run the same code.
  */
+#include "autotune.h"
 #include "cost_internal.h"
 
 #include <assert.h>
@@ -78,6 +79,22 @@ void mf_cost_memory(mf_cost *c, const mf_plan *p, mf_memory *out)
 void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out)
 {
 	timing(c, p, out, NULL);
+}
+
+bool mf_cost_expert_layer(const mf_cost *c, const mf_plan *p, mf_expert_layer *out)
+{
+	const mf_model *m = c->in.model;
+	const uint32_t etp = mf_plan_etp(p, c->world);
+
+	if (m->experts == 0 || etp == 0 || p->ep == 0 || m->experts % p->ep != 0 || m->moe_ffn % etp != 0)
+		return false;
+	*out = (mf_expert_layer){.phase = (mf_phase)p->phase,
+		.dtype = p->phase == MF_SERVE ? mf_serve_expert_dtype(c) : mf_train_dtype(c),
+		.hidden = mf_model_expert_width(m),
+		.width = m->moe_ffn / etp,
+		.experts = m->experts / p->ep,
+		.rows = NAN};
+	return true;
 }
 
 bool mf_cost_layout(mf_cost *c, const mf_plan *p, char *out, size_t size)

@@ -66,6 +66,8 @@ typedef struct mf_consts {
 	mf_curve_fit curves[MF_CURVE_COUNT];
 	char overlay[64]; /* "" for the factory model */
 } mf_consts;
+/** Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090", "rtx4090"). */
+bool mf_same_gpu(const char *a, const char *b);
 /** Factory constants of a cluster's GPU. */
 void mf_consts_factory(mf_consts *out, const mf_cluster *c);
 /** Applies an overlay (built-in name or YAML path) over `io`. Unknown constants are errors with file and line. */
@@ -92,10 +94,12 @@ typedef struct mf_cost_opts {
 	mf_ledger ledger;
 	bool tax;               /* apply realization tax and penalties that the constants carry; true by default */
 	double usable_fraction; /* published ledger: share of hbm_bytes that may be used; 0.9 */
+	const struct mf_autotune
+		*autotune; /* what a plan's kernel was measured at (autotune.h); NULL: kernels have no time */
 } mf_cost_opts;
 #define MF_COST_OPTS_INIT                                                                                              \
 	{                                                                                                              \
-		MF_LEDGER_FULL, true, 0.9                                                                              \
+		MF_LEDGER_FULL, true, 0.9, NULL                                                                        \
 	}
 
 /** Evaluator over fixed inputs. Owns its memo tables; not thread-safe: one a thread. Inputs and constants are borrowed. */
@@ -126,6 +130,10 @@ typedef struct mf_time {
 } mf_time;
 /** Fast; as mf_cost_memory. */
 void mf_cost_time(mf_cost *c, const mf_plan *p, mf_time *out);
+
+struct mf_expert_layer;
+/** The expert layer of one GPU under a plan, as autotune reports know it; false where the plan has none. */
+bool mf_cost_expert_layer(const mf_cost *c, const mf_plan *p, struct mf_expert_layer *out);
 
 /**
  * The split of decoder layers over a training plan's virtual stages that makes its slowest rank shortest when a layer

@@ -38,6 +38,10 @@ bool mf_train_layout(mf_cost *c, const mf_plan *p, char *out, size_t size);
 void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_explain *ex);
 void mf_serve_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *ex);
 
+/* Arithmetic of the expert products. */
+mf_dtype mf_train_dtype(const mf_cost *c);
+mf_dtype mf_serve_expert_dtype(const mf_cost *c);
+
 /* Appends to an explanation; silently full at MF_MAX_TERMS / MF_MAX_LINES is a bug and asserted. */
 mf_term *mf_explain_term(mf_explain *ex, const char *name, double ms, const char *formula);
 void mf_explain_line(mf_explain *ex, const char *name, double bytes, const char *rule);

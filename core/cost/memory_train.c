@@ -649,7 +649,7 @@ INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memor
 	const struct held *r, const struct moment *opened, mf_explain *ex)
 {
 	mf_ledger_sum t = {0, ex};
-	double own = static_lines(k, r, &t);
+	double own = static_lines(k, r, &t), slack, most;
 
 	if (ex)
 		workspace_lines(c, p, l, &t);
@@ -659,8 +659,10 @@ INLINE double full_rank(const mf_cost *c, const mf_plan *p, const mf_layer_memor
 		mf_ledger_add(&t, "workspace.dummy_wgrad", r->dummies,
 			"2 B of each distinct weight shape, cached for ever (tensor_parallel/layers.py:617)");
 	moving_lines(c, p, l, k, r, own, opened, &t);
-	mf_ledger_add(&t, "reserve", (mf_k(c, MF_C_MEM_RESERVE) - 1) * (double)t.bytes,
-		"allocator slack: reserved over allocated");
+	slack = (mf_k(c, MF_C_MEM_RESERVE) - 1) * (double)t.bytes;
+	most = mf_k(c, MF_C_MEM_RESERVE_MAX_GIB) * MF_GIB;
+	mf_ledger_add(
+		&t, "reserve", slack < most ? slack : most, "allocator slack: reserved over allocated, up to a limit");
 	mf_ledger_add(&t, "context", mf_k(c, MF_C_MEM_CONTEXT_GIB) * MF_GIB, "CUDA context and NCCL channels");
 	return (double)t.bytes;
 }

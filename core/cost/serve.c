@@ -100,15 +100,16 @@ static void explain_pass(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	}
 }
 
-static void ttft_term(mf_explain *ex, const char *name, double us, const char *formula, const char *inputs,
-	mf_const_id a, mf_const_id b)
+/* `consts` end with MF_CONST_COUNT; an unset one is left out. */
+static void ttft_term(const mf_cost *c, mf_explain *ex, const char *name, double us, const char *formula,
+	const char *inputs, const mf_const_id *consts)
 {
 	mf_term *t = mf_explain_term(ex, name, us / 1e3, formula);
 
 	snprintf(t->inputs, sizeof t->inputs, "%s", inputs);
-	t->consts[t->n_consts++] = a;
-	if (b != a)
-		t->consts[t->n_consts++] = b;
+	for (; *consts != MF_CONST_COUNT; consts++)
+		if (!isnan(mf_k(c, *consts)))
+			t->consts[t->n_consts++] = *consts;
 }
 
 static mf_plan memo_key(const mf_plan *p)
@@ -127,6 +128,7 @@ static mf_plan memo_key(const mf_plan *p)
 	k.a2a = p->a2a;
 	k.deepep_mode = p->deepep_mode;
 	k.graph = p->graph;
+	k.kernel = p->kernel;
 	return k;
 }
 
@@ -188,17 +190,24 @@ static void untaxed_time(const mf_cost *c, const mf_plan *p, mf_time *out, mf_ex
 			"the pass x output tokens), shared by micro-batches that carry prompts too");
 		snprintf(inputs, sizeof inputs, "prompt of %u tokens, chunk %.0f, %.0f running",
 			c->in.workload->input_tokens, mf_serve_chunk(c, p, &z), loop.running);
-		ttft_term(ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs,
-			MF_C_S_CTX, MF_C_S_MLACTX);
+		ttft_term(c, ex, "ttft: prompt passes", loop.prompt_us, "sum over the chunks of a prompt", inputs,
+			(const mf_const_id[]){
+				c->in.model->attention == MF_MLA ? MF_C_S_MLACTX : MF_C_S_CTX, MF_CONST_COUNT});
 		ex->terms[ex->n_terms - 1].extrapolated = left >> 16;
-		ttft_term(ex, "ttft: wait", loop.wait_us,
-			"decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs, MF_C_S_WAVES,
-			MF_C_S_WAVES);
-		ttft_term(ex, "ttft: host", loop.front_us, "request + host a layer x layers x (1 + concurrency/40)",
-			inputs, MF_C_S_REQUEST_MS, MF_C_S_HOST_MS);
+		ttft_term(c, ex, "ttft: wait", loop.wait_us,
+			"decode/2 + rho prompt / (2 (1 - 0.7 rho)) + opening burst / waves", inputs,
+			(const mf_const_id[]){MF_C_S_WAVES, MF_CONST_COUNT});
+		snprintf(inputs, sizeof inputs, "engine %s, host %.2g ms a layer of a pass with prompts",
+			mf_choice_name(mf_engine_choices, (int)c->in.stack->engine), mf_serve_host_us(c) / 1e3);
+		ttft_term(c, ex, "ttft: host", loop.front_us,
+			"taking the request in, queued behind the opening burst where one process does it; SGLang: + "
+			"host x "
+			"layers x (1 + concurrency/40)",
+			inputs,
+			(const mf_const_id[]){MF_C_S_REQUEST_MS, MF_C_S_TOKENIZE_US, MF_C_S_HOST_MS, MF_CONST_COUNT});
 		if (loop.queue_us > 0)
-			ttft_term(ex, "ttft: no room", loop.queue_us, "queue x (wanted - batch)/batch x cycle", inputs,
-				MF_C_S_REQUEST_MS, MF_C_S_REQUEST_MS);
+			ttft_term(c, ex, "ttft: no room", loop.queue_us, "queue x (wanted - batch)/batch x cycle",
+				inputs, (const mf_const_id[]){MF_CONST_COUNT});
 	}
 }
 

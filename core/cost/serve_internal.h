@@ -24,6 +24,7 @@ typedef struct mf_serve_engine {
 	double hold_steps;  /* under attention DP, steps that prompts wait so that all ranks take theirs together */
 	bool windows_kept;  /* KV of windowed layers is not freed behind the window */
 	bool gathers_dense; /* under attention DP, dense and shared experts are split over the stage, fed gathered tokens */
+	bool one_front;     /* one process takes requests in one after another: an opening burst queues there */
 	bool splits_chunk; /* under attention DP, the chunk is divided by the ranks */
 	const char *source;
 } mf_serve_engine;

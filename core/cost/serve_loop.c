@@ -137,7 +137,7 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 {
 	const mf_workload *w = s->c->in.workload;
 	const mf_serve_engine *e = s->e;
-	double dp = s->z->dp, waves = mf_k(s->c, MF_C_S_WAVES), rho, burst, ranks, many, front;
+	double dp = s->z->dp, waves = mf_k(s->c, MF_C_S_WAVES), rho, burst, ranks, many, front, request;
 	double each = w->draft_tokens ? w->draft_tokens + 1.0 : 1;
 	mf_serve_load load = {0};
 	mf_serve_pass pass;
@@ -178,7 +178,8 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 		waves = fmax(1, w->requests / clients);
 	o->wait_us += fmax(0, burst) / waves;
 	front = e->host_stalls > 0 ? 0 : mf_serve_host_us(s->c) * s->c->in.model->layers * (1 + clients / 40);
-	o->front_us = mf_k(s->c, MF_C_S_REQUEST_MS) * 1e3 + front;
+	request = mf_k(s->c, MF_C_S_REQUEST_MS) * 1e3 + mf_k(s->c, MF_C_S_TOKENIZE_US) * s->in;
+	o->front_us = front + request * (e->one_front ? 1 + (clients - 1) / 2 / waves : 1);
 	o->queue_us =
 		o->batch + 0.5 < s->wanted ? e->queue * (s->wanted - o->batch) / o->batch * cycle_us(o, s->out) : 0;
 	o->ttft_us = o->prompt_us + o->wait_us + o->front_us + o->queue_us;

@@ -2,6 +2,7 @@
  * serve_pass.c: one forward pass of a serving rank, as the sum of its operations' curves (curves.h, consts_serve.def)
  * and of the exchanges between ranks. Times in microseconds.
  */
+#include "autotune.h"
 #include "serve_internal.h"
 
 #include <math.h>
@@ -122,10 +123,20 @@ static mf_curve_id expert_curve(const mf_cost *c, mf_dtype *type)
 	return id;
 }
 
+mf_dtype mf_serve_expert_dtype(const mf_cost *c)
+{
+	mf_dtype type;
+
+	(void)expert_curve(c, &type);
+	return type;
+}
+
 /* Routed experts of one layer on the slowest rank; `tokens` are those of one MoE data-parallel group. */
 static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, double tokens)
 {
 	const mf_model *m = c->in.model;
+	mf_expert_layer layer;
+	mf_kernel_time kernel;
 	mf_dtype type;
 	mf_curve_id id = expert_curve(c, &type);
 	double slots = tokens * m->topk, imb = imbalance(c, z, slots);
@@ -138,6 +149,11 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 
 	s.active = fmin(m->experts / (double)z->ep, active_experts(c, tokens) / z->ep * (1 + 0.5 * (imb - 1)));
 	s.mine = slots / z->ep * imb;
+	if (p->kernel && c->opts.autotune && mf_cost_expert_layer(c, p, &layer)) {
+		layer.rows = s.mine / layer.experts;
+		if (mf_autotune_time(c->opts.autotune, p->kernel, &layer, &kernel))
+			return kernel.forward_us;
+	}
 	/* Triton streams foreign slots too, unless an all-to-all delivered local ones alone. */
 	s.streamed = p->a2a == MF_A2A_NONE ? slots : s.mine;
 	s.rows = mf_padded_rows(s.mine, s.active);

@@ -75,7 +75,7 @@ mf_status mf_cost_pair(mf_cost *prefill, const mf_plan *p, mf_cost *decode, cons
 {
 	const mf_workload *w = decode->in.workload;
 	double in = w->input_tokens, tokens = w->output_tokens, can_prefill, can_decode, life_s, rate, free_ms;
-	double request_ms = mf_k(prefill, MF_C_S_REQUEST_MS);
+	double request_ms = mf_k(prefill, MF_C_S_REQUEST_MS) + mf_k(prefill, MF_C_S_TOKENIZE_US) * in / 1e3;
 
 	memset(out, 0, sizeof *out);
 	if (w->phase != MF_SERVE || prefill->in.workload->phase != MF_SERVE || !w->input_tokens || !w->output_tokens)
@@ -113,6 +113,8 @@ double mf_cost_floor_ms(mf_cost *c, const mf_plan *p)
 	mf_serve_bytes_of(c, p, &z, &b);
 	batch = fmax(1, (double)w->concurrency / ((p->replicas ? p->replicas : 1) * z.dp));
 	batch = fmin(batch, fmax(1, b.room / (b.kv_token * (w->input_tokens + w->output_tokens / 2.0))));
+	/* A pass carries one micro-batch of the pipeline. */
+	batch /= fmax(1, fmin(z.pp, batch));
 	return mf_serve_floor_us(c, &z, &b, batch, mean * (w->input_tokens + w->output_tokens / 2.0)) / 1e3 /
 	       (w->draft_tokens ? w->accepted_tokens : 1);
 }

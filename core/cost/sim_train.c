@@ -380,6 +380,18 @@ static bool simulate(mf_cost *c, const mf_plan *p, mf_simulated *out, mf_timelin
 	return !layers.failed && !step.failed;
 }
 
+double mf_cost_steady_ms(mf_cost *c, const mf_plan *p)
+{
+	const sl_kind *kinds;
+	tt_step st;
+
+	if (c->in.workload->phase != MF_TRAIN || !tt_step_of(c, p, &st) ||
+		(!c->sim && !(c->sim = calloc(1, sizeof(*c->sim)))))
+		return NAN;
+	kinds = sl_layers(c, p);
+	return work_of(&st, kinds, &st.rank, is_paired(c, p, kinds)).paired / MILLI;
+}
+
 void mf_cost_simulate(mf_cost *c, const mf_plan *p, mf_simulated *out)
 {
 	(void)simulate(c, p, out, NULL);

@@ -49,7 +49,7 @@ typedef struct mf_train_sim {
 		uint8_t placement;
 		bool used;
 		sl_kind kind[TT_KINDS];
-	} priced[64]; /* by hash of the key; a later one replaces an earlier */
+	} priced[256]; /* by hash of the key; a later one replaces an earlier */
 	mf_sim_task tasks[SL_MAX_TASKS];
 	uint8_t lane_of_bar[SL_MAX_TASKS];
 	uint32_t scratch[MF_SIM_SCRATCH(SL_MAX_TASKS)];

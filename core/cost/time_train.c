@@ -110,7 +110,7 @@ void tt_layers_key(const mf_plan *p, uint64_t key[3])
 	key[1] = (uint64_t)p->micro_batch | (uint64_t)p->node_limit << 16 | (uint64_t)p->sm_budget << 32 |
 		 (uint64_t)p->comm_chunks << 48 | (uint64_t)p->dispatcher << 56;
 	key[2] = (uint64_t)modules | (uint64_t)p->recompute << 8 | (uint64_t)(p->overlap != 0) << 16 |
-		 (uint64_t)(p->schedule == MF_DUALPIPE) << 17;
+		 (uint64_t)(p->schedule == MF_DUALPIPE) << 17 | (uint64_t)p->kernel << 32;
 }
 
 static const tt_layers *find_layers(const mf_cost *c, const mf_plan *p)
@@ -215,6 +215,11 @@ static const tt_stages *find_stages(const mf_cost *c, const mf_plan *p)
 static mf_dtype linear_dtype(mf_precision p)
 {
 	return p == MF_PREC_BF16 ? MF_BF16 : p == MF_PREC_NVFP4 ? MF_FP4 : MF_FP8;
+}
+
+mf_dtype mf_train_dtype(const mf_cost *c)
+{
+	return c->train_time->dtype;
 }
 
 /* Number of a kind, added when it is new; TT_KINDS when there is no room. */
@@ -501,6 +506,16 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 }
 
 /*
+ * Overlap over an offloaded optimizer, where an overlay measured what it costs (B8). The share of the exchange that hides
+ * was measured where compute fills the step; there copies do (the GPU is 0-26 % busy), so that share is conditioned out
+ * beside the penalty: paper, section V-B.
+ */
+static bool copies_rule(const mf_cost *c, const mf_plan *p)
+{
+	return c->opts.tax && p->sharding == MF_ZERO1_OFFLOAD && p->overlap && !isnan(mf_k(c, MF_C_OFFLOAD_OVERLAP));
+}
+
+/*
  * Measured throughput ratios of whole stacks: a generated kernel's patch, and overlap over an offloaded optimizer. They
  * touch only plans that take that path, and an unset one leaves the step bit for bit as it is.
  */
@@ -512,7 +527,7 @@ static double tax(const mf_cost *c, const mf_plan *p)
 		return t;
 	if (p->kernel && !isnan(mf_k(c, MF_C_TAX_TRAIN)))
 		t *= 1 + mf_k(c, MF_C_TAX_TRAIN);
-	if (p->sharding == MF_ZERO1_OFFLOAD && p->overlap && !isnan(mf_k(c, MF_C_OFFLOAD_OVERLAP)))
+	if (copies_rule(c, p))
 		t *= 1 + mf_k(c, MF_C_OFFLOAD_OVERLAP);
 	return t;
 }
@@ -541,6 +556,8 @@ bool tt_step_of(mf_cost *c, const mf_plan *p, tt_step *out)
 	st.unhidden = 0;
 	for (uint32_t k = 0; k < kinds; k++)
 		st.unhidden += st.rank.layers[k] * st.l->unhidden[k];
+	st.shown = copies_rule(c, p) ? st.m : 1;
+	st.unhidden *= st.shown;
 	pipeline(c, p, &st);
 	exchange_and_update(c, p, dp, edp, &st);
 	st.fixed = mf_k(c, MF_C_STEP_FIXED) * MILLI;
@@ -568,7 +585,7 @@ void mf_train_time_eval(mf_cost *c, const mf_plan *p, mf_time *out, mf_explain *
 	hidden = st.dp_hidden;
 	for (uint32_t k = 0; k < c->train_time->n_kinds; k++) {
 		comm += st.m * st.rank.layers[k] * st.l->comm[k];
-		hidden += st.rank.layers[k] * (st.m * st.l->comm_hidden[k] - st.l->hidden[k]);
+		hidden += st.rank.layers[k] * (st.m * st.l->comm_hidden[k] - st.shown * st.l->hidden[k]);
 	}
 	out->hidden_fraction = comm > 0 ? hidden / comm : NAN;
 	out->bubble_fraction = st.bubble / st.step;

@@ -228,9 +228,10 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 			uses(t, MF_C_EXCHANGE_SMS);
 	}
 	if (st->unhidden != 0)
-		term(&o, "first and last micro-batch", st->unhidden,
-			"what the first forward and the last backward cannot hide: one "
-			"micro-batch without overlap less one with it",
+		term(&o, st->shown > 1 ? "exchange shown beside copies" : "first and last micro-batch", st->unhidden,
+			st->shown > 1 ? "offload under overlap: all micro-batches without overlap less all with it"
+				      : "what the first forward and the last backward cannot hide: one "
+					"micro-batch without overlap less one with it",
 			"micro-batches=%.0f", st->m);
 	shared_hidden = rank_sum(c, &o, offsetof(tt_layer, shared_hidden));
 	if (shared_hidden > 0) {

@@ -126,6 +126,7 @@ typedef struct tt_step {
 	double scatter, gather; /* one reduction of gradients, one gather of parameters, before hiding; in dp_comm */
 	double offload_copy;    /* of offload: what crosses PCIe */
 	double dense, experts;  /* parameters of the rank */
+	double shown;           /* micro-batches whose exchange nothing hides: `unhidden` is what they cost more */
 	double tax;             /* whole factor on time, 1 when no tax applies */
 	double step;
 } tt_step;

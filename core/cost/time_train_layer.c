@@ -3,6 +3,7 @@
  * closed form that 232 published Megatron runs were fitted with (median error 5 %); where a rule is assumed instead,
  * its constant says so in consts_train.def.
  */
+#include "autotune.h"
 #include "time_train_internal.h"
 
 #include <math.h>
@@ -384,6 +385,17 @@ static double mlp(const ctx *x, tt_layer *l, tt_term term, double ffn)
 	return f;
 }
 
+/* Measured time of the plan's generated kernel on `rows` rows of this GPU's experts. */
+static bool generated(const ctx *x, double rows, mf_kernel_time *out)
+{
+	mf_expert_layer layer;
+
+	if (!x->p->kernel || !x->c->opts.autotune || !mf_cost_expert_layer(x->c, x->p, &layer))
+		return false;
+	layer.rows = rows / x->local_experts;
+	return mf_autotune_time(x->c->opts.autotune, x->p->kernel, &layer, out);
+}
+
 /* The fused low-precision expert kernel, captured whole, covers clamped activations and biases; nothing else does. */
 static bool unfused_experts(const ctx *x)
 {
@@ -392,6 +404,7 @@ static bool unfused_experts(const ctx *x)
 
 static void moe(const ctx *x, tt_layer *l)
 {
+	mf_kernel_time kernel;
 	const mf_model *m = x->m;
 	const mf_plan *p = x->p;
 	const mf_train_time *s = x->s;
@@ -439,6 +452,15 @@ static void moe(const ctx *x, tt_layer *l)
 		quantize(x, l, r * ffn, 0);
 		quantize(x, l, 0, r * (h + up * ffn));
 		add(l, TT_QUANTIZE, launches, launches);
+	}
+	if (generated(x, r, &kernel)) {
+		/* One kernel does permute, products, activation and un-permute; its backward is not cut in two. */
+		l->wgrad -= l->wgrad_of[TT_EXPERTS];
+		l->wgrad_of[TT_EXPERTS] = 0;
+		l->term[TT_EXPERTS] = (tt_pass){kernel.forward_us * MICRO, kernel.backward_us * MICRO};
+		l->term[TT_PERMUTE] = (tt_pass){0, 0};
+		experts = kernel.forward_us * MICRO;
+		act = permute = 0;
 	}
 	inside = fmax(1, fmin(x->ep, s->domain > x->etp ? floor(s->domain / x->etp) : 1));
 	once = mf_k(x->c, MF_C_CONTEND) * exchange(x, x->tokens_sp, h, inside) *

@@ -23,6 +23,12 @@ typedef struct mf_simulated {
 /** Simulates one step of a training plan. Fast: layers are periodic, so a few stand for all. Serving plans give NaN. */
 void mf_cost_simulate(mf_cost *c, const mf_plan *p, mf_simulated *out);
 
+/**
+ * One micro-batch on the slowest rank in the steady state, ms: what schedules that differ in pieces, placement and SM
+ * budget alone are compared by. NaN as above.
+ */
+double mf_cost_steady_ms(mf_cost *c, const mf_plan *p);
+
 /** Schedules run and tasks placed by an evaluator so far. */
 typedef struct mf_simulation_counts {
 	uint64_t simulations, tasks;

@@ -177,6 +177,7 @@ static bool guard_parse(const struct mf_emitter *e, const mf_plan *p, const stru
 		uint16_t counts[MF_MAX_LAYERS];
 		size_t n = mf_stage_layout_parse(st->layout, counts, MF_COUNT(counts));
 		GUARD(n % p->pp, MF_R_MCORE_P19, (int64_t)n, p->pp);
+		GUARD(n > 1 && p->pp == 1, MF_R_MCORE_P7);
 	} else if (!st->interleaved && !st->uneven) {
 		GUARD(f->layers % p->pp, MF_R_MCORE_P1);
 	}
@@ -187,7 +188,6 @@ static bool guard_parse(const struct mf_emitter *e, const mf_plan *p, const stru
 	}
 	GUARD(p->cp > 1 && f->seq % (2u * p->cp), MF_R_MCORE_W11);
 	GUARD(f->max_positions < f->seq, MF_R_MCORE_H5, f->max_positions, f->seq);
-	GUARD(f->grouped_gemm && e->in.cluster->sm < 80, MF_R_MCORE_M44);
 	if (p->ep > 1) {
 		GUARD(!f->experts, MF_R_MCORE_W7);
 		GUARD(f->experts % p->ep, MF_R_MCORE_W8);
@@ -263,7 +263,7 @@ static bool guard_overlap(const struct mf_emitter *e, const mf_plan *p, const st
 	GUARD(p->recompute == MF_RECOMPUTE_FULL, MF_R_MCORE_E5);
 	GUARD(p->recompute == MF_RECOMPUTE_SELECTIVE && (p->recompute_modules & MF_RC_MOE), MF_R_MCORE_E8);
 	GUARD(f->shared_overlap, MF_R_MCORE_E10);
-	GUARD(f->mtp > 1, MF_R_MCORE_E11);
+	GUARD(f->mtp > 1, f->minor < 19 ? MF_R_MCORE_E11 : MF_R_MCORE_E11_NEW);
 	GUARD(f->mtp == 1 && f->minor < 18 && p->pp == 1, MF_R_MCORE_E24);
 	GUARD(f->minor < 18 && e->in.stack->graphs == MF_GRAPHS_FULL, MF_R_MCORE_E12);
 	return false;
@@ -289,11 +289,8 @@ static bool guard_config(const struct mf_emitter *e, const mf_plan *p, const str
 	if (guard_stages(f, p, st, s))
 		return true;
 	GUARD(f->biased_moe && st->etp != 1, MF_R_MCORE_H9);
-	GUARD(e->in.model->experts && e->in.model->expert_bias && !e->in.model->sigmoid_router, MF_R_MCORE_M8);
-	if (f->expert_group_topk) {
-		GUARD(f->experts % f->expert_groups, MF_R_MCORE_M6, f->experts, f->expert_groups);
-		GUARD(f->expert_group_topk > f->expert_groups, MF_R_MCORE_M7, f->expert_group_topk, f->expert_groups);
-	}
+	GUARD(e->in.model->experts && e->in.model->expert_bias && !e->in.model->sigmoid_router,
+		f->minor < 18 ? MF_R_MCORE_M8_OLD : MF_R_MCORE_M8);
 	GUARD(e->in.stack->graphs == MF_GRAPHS_PARTIAL && p->recompute == MF_RECOMPUTE_FULL, MF_R_MCORE_R21);
 	GUARD(e->in.stack->graphs != MF_GRAPHS_NONE && e->in.stack->attention_dropout != 0 &&
 			p->recompute == MF_RECOMPUTE_SELECTIVE && (p->recompute_modules & MF_RC_CORE_ATTN),
@@ -314,7 +311,6 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 	}
 	GUARD((f->fp8 || e->in.workload->precision == MF_PREC_NVFP4) && !f->te, MF_R_PLAN_TE);
 	GUARD(!f->te && p->tp > 1, MF_R_MCORE_I4);
-	GUARD(f->groups && f->groups < p->tp && f->heads % f->groups, MF_R_MCORE_H3, f->heads, f->groups);
 	GUARD(!f->te && p->cp > 1, MF_R_MCORE_W13);
 	GUARD(f->ffn % p->tp, MF_R_MCORE_H6, f->ffn, p->tp);
 	if (f->experts) {
@@ -322,13 +318,13 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 		GUARD(p->dispatcher == MF_DISP_DEEPEP && !stack->deepep, MF_R_MCORE_M16);
 		GUARD(p->dispatcher == MF_DISP_HYBRIDEP && !stack->hybridep, MF_R_MCORE_M17);
 		GUARD(f->moe_ffn % st->etp, MF_R_MCORE_H6, f->moe_ffn, st->etp);
-		GUARD(f->biased_moe && f->shared_ffn, MF_R_MCORE_H11);
 		GUARD(f->shared_ffn % p->tp, MF_R_MCORE_H6, f->shared_ffn, p->tp);
 	}
 	/* wrap */
 	if (st->fsdp) {
 		GUARD(!stack->einops, MF_R_MCORE_F9);
 		GUARD(p->pp > 1, MF_R_MCORE_F10, f->world, f->world / p->pp);
+		GUARD(p->overlap && stack->graphs == MF_GRAPHS_PARTIAL, MF_R_MCORE_E23);
 	}
 	/* sched */
 	if (st->interleaved && p->pp > 1) {
@@ -341,7 +337,6 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 	if (f->precision_rule != MF_RULE_NONE && mf_sink_refuse(s, f->precision_rule, NULL, 0))
 		return true;
 	if (f->experts) {
-		GUARD(f->topk > f->experts, MF_R_MCORE_M3);
 		GUARD(f->expert_group_topk && f->topk / f->expert_group_topk > f->experts / f->expert_groups,
 			MF_R_MCORE_M4);
 	}

@@ -9,48 +9,65 @@
 #include <string.h>
 
 /* What the model's family has in SGLang. */
+enum {
+	LOCATIONS = 1,      /* declares expert-location info (E04) */
+	PIPELINE = 2,       /* forward takes pipeline proxies (W23) */
+	CHECKS_TP = 4,      /* W20 at all */
+	MOE_TP_ONLY = 8,    /* W20 compares the MoE tp */
+	REDUNDANCY = 16,    /* adds --ep-num-redundant-experts to its experts */
+	DEEPEP = 32,        /* builds the experts' class that knows DeepEP's formats (X17), else the plain one (M16) */
+	WHOLE_HEADS = 64,   /* cuts heads by --tp-size even under attention DP */
+	EXPERT_WIDTH = 128, /* config.json says moe_intermediate_size (W08) */
+	ATTENTION_DP = 256, /* gathers tokens between attention and the feed-forward part (D13) */
+	PREFILL_CP = 512,   /* cuts prompts over context-parallel ranks (C22) */
+	FILLED = 1024,      /* on SM100 the engine takes quantization and the TensorRT-LLM runner by itself (M12) */
+	OVERLAP_WORKS = 2048,  /* two-batch overlap: its layers are known (B02) */
+	OVERLAP_FAILS = 4096,  /* called, but its layers are not known */
+	MLA_BLACKWELL = 8192,  /* on SM100 the engine chooses the paged MLA kernels */
+	ROUTES_ITSELF = 32768, /* tells its experts no top-k */
+	ALL_EXPERTS = 16384,   /* gives experts to every layer, whatever the file says */
+	LIKE_DEEPSEEK = LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | EXPERT_WIDTH | ATTENTION_DP
+};
 struct family {
 	const char *model_type;
-	bool locations;    /* declares expert-location info (E04) */
-	bool pipeline;     /* forward takes pipeline proxies (W23) */
-	bool moe_tp_only;  /* W20 compares the MoE tp */
-	bool checks_tp;    /* W20 at all */
-	bool redundancy;   /* adds --ep-num-redundant-experts to its experts */
-	bool deepep;       /* builds the experts' class that knows DeepEP's formats (X17), else the plain one (M16) */
-	bool whole_heads;  /* cuts heads by --tp-size even under attention DP */
-	bool expert_width; /* config.json says moe_intermediate_size (W08) */
-	enum { OVERLAP_NONE, OVERLAP_FAILS, OVERLAP_WORKS } overlap;
+	unsigned has;
 };
-
-#define Y true
-#define N false
 static const struct family families[] = {
-	/* model_type, locations, pipeline, moe_tp_only, checks_tp, redundancy, deepep, whole_heads, expert_width, overlap */
-	{"deepseek_v2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
-	{"deepseek_v3", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
-	{"kimi_k2", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_WORKS},
-	{"qwen3_moe", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS},
-	{"qwen3_vl_moe_text", Y, Y, Y, Y, Y, Y, N, Y, OVERLAP_WORKS},
-	{"qwen2_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
-	{"glm4_moe", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
-	{"glm4_moe_lite", Y, Y, N, Y, Y, Y, N, Y, OVERLAP_FAILS},
-	{"gpt_oss", Y, Y, N, N, Y, Y, N, N, OVERLAP_NONE},
-	{"minimax_m2", Y, Y, N, Y, Y, Y, N, N, OVERLAP_FAILS},
-	{"mixtral", N, Y, N, N, N, N, Y, N, OVERLAP_NONE},
-	{"llama4_text", N, N, N, N, N, N, N, N, OVERLAP_NONE},
-	{"olmoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE},
-	{"phimoe", N, N, N, N, N, N, Y, N, OVERLAP_NONE},
+	{"deepseek_v2", LIKE_DEEPSEEK | OVERLAP_WORKS},
+	{"deepseek_v3", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL},
+	{"kimi_k2", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL},
+	{"qwen3_moe", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
+	{"qwen3_vl_moe_text", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
+	{"qwen2_moe", LIKE_DEEPSEEK | ALL_EXPERTS | OVERLAP_FAILS},
+	{"glm4_moe", LIKE_DEEPSEEK | OVERLAP_FAILS | FILLED},
+	{"glm4_moe_lite", LIKE_DEEPSEEK | OVERLAP_FAILS},
+	{"gpt_oss", LOCATIONS | PIPELINE | REDUNDANCY | DEEPEP | ATTENTION_DP},
+	{"minimax_m2", LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | ATTENTION_DP | OVERLAP_FAILS},
+	{"mixtral", PIPELINE | WHOLE_HEADS},
+	{"llama4_text", ATTENTION_DP | ROUTES_ITSELF},
+	{"olmoe", WHOLE_HEADS},
+	{"phimoe", 0},
+	{"qwen3", PIPELINE | ATTENTION_DP},
 };
-static const struct family dense_family = {"", N, Y, N, N, N, N, N, N, OVERLAP_NONE};
-#undef Y
-#undef N
+static const struct family dense_family = {"", PIPELINE | WHOLE_HEADS};
+
+static bool has(const struct family *f, unsigned what)
+{
+	return (f->has & what) != 0;
+}
 
 struct mf_sglang_facts {
 	const struct family *family;
 	uint32_t vocab64, shared, ffn, bn, bk;
 	bool bf16, block, fp8, gpt_oss, fp8_filled, first_version, later_version, hybrid;
-	bool auto_trtllm; /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
-	uint32_t page;    /* of the attention backend SGLang chooses on this GPU */
+	bool uncovered;        /* the checkpoint's format is none whose rules are here */
+	uint32_t dense_layers; /* that the engine would give experts to */
+	bool mxfp4;            /* gpt-oss with the experts it is published with */
+	bool deep_gemm;        /* installed, and the GPU is one that it has kernels for */
+	bool triton_value;     /* the attention backend asks every stage for the values of layer 0 (K16) */
+	bool dense_first;      /* the first layer is no MoE layer */
+	bool auto_trtllm;      /* without an all-to-all backend the engine chooses flashinfer_trtllm (M12) */
+	uint32_t page;         /* of the attention backend SGLang chooses on this GPU */
 	uint32_t chunk_default, max_graph;
 	char served[256];
 };
@@ -61,6 +78,7 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 	const mf_model *m = e->in.model;
 	double card = e->in.cluster->device_bytes / MF_GIB;
 	const char *path;
+	bool blackwell;
 
 	if (!f)
 		return mf_fail(err, MF_ENOMEM, "out of memory");
@@ -78,13 +96,20 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 	f->bf16 = m->quant == MF_QUANT_NONE;
 	f->hybrid = mf_model_hybrid(m);
 	f->gpt_oss = strcmp(m->model_type, "gpt_oss") == 0;
-	f->fp8_filled = e->in.cluster->sm >= 100 && (m->quant == MF_QUANT_FP8 || f->block) && f->family->locations &&
-			!f->gpt_oss;
+	f->mxfp4 = f->gpt_oss && m->quant == MF_QUANT_MXFP4;
+	f->uncovered = !f->bf16 && !f->fp8 && !f->mxfp4;
+	if (has(f->family, ALL_EXPERTS) && m->experts)
+		f->dense_layers = mf_model_dense_layers(m);
+	blackwell = e->in.cluster->sm / 10 == 10;
+	f->fp8_filled = blackwell && f->fp8 && has(f->family, FILLED);
 	f->first_version = e->in.stack->toolchain == MF_SGLANG_0514;
 	f->later_version = e->in.stack->toolchain == MF_SGLANG_0516;
-	f->auto_trtllm = e->in.cluster->sm / 10 == 10 && f->family->locations && !f->gpt_oss &&
-			 f->family->expert_width && strcmp(m->model_type, "qwen2_moe") != 0;
-	f->page = e->in.cluster->sm / 10 == 10 ? 64 : 1;
+	/* GLM-4 MoE takes it for bf16 weights alone. */
+	f->auto_trtllm = blackwell && has(f->family, FILLED) && (f->bf16 || strcmp(m->model_type, "glm4_moe") != 0);
+	f->page = blackwell && (m->attention != MF_MLA || has(f->family, MLA_BLACKWELL)) ? 64 : 1;
+	f->deep_gemm = e->in.stack->deep_gemm && e->in.cluster->sm >= 90 && e->in.cluster->sm != 120;
+	f->triton_value = (m->attention == MF_MLA || f->gpt_oss) && e->in.cluster->sm / 10 != 9 && !blackwell;
+	f->dense_first = m->layers && !m->moe_layer[0];
 	f->chunk_default = card < 35 ? 2048 : card < 60 ? 4096 : card < 160 ? 8192 : 16384;
 	f->max_graph = card < 20 ? 8 : card < 35 ? 80 : card < 60 ? 160 : 512;
 	path = e->in.site && e->in.site->model_path[0] ? e->in.site->model_path : m->path[0] ? m->path : m->name;
@@ -117,6 +142,10 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(p->sm_budget, MF_R_SGL_PLAN_SM);
 	GUARD(p->comm_kind != MF_COMM_STREAM, MF_R_SGL_PLAN_COMM);
 	GUARD(e->sglang->hybrid, MF_R_SGL_MODEL_HYBRID);
+	GUARD(e->sglang->uncovered, MF_R_SGL_MODEL_QUANT);
+	GUARD(e->sglang->dense_layers, MF_R_SGL_MODEL_DENSE, e->sglang->dense_layers);
+	GUARD(e->in.stack->engine != MF_ENGINE_SGLANG, MF_R_SGL_STACK_ENGINE);
+	GUARD(e->in.workload->draft_tokens, MF_R_SGL_WORK_DRAFT);
 	GUARD(!st->dp, MF_R_SGL_PLAN_WORLD, (int64_t)p->tp * p->cp * p->pp * st->replicas, e->world);
 	GUARD(st->replicas > 1 && st->dp > 1, MF_R_SGL_PLAN_REPLICAS, st->replicas, st->dp);
 	return false;
@@ -129,9 +158,9 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 
 	GUARD(f->gpt_oss && p->runner == MF_RUN_TRITON_KERNEL && p->ep != 1, MF_R_SGL_M14);
 	GUARD(st->dp > 1 && st->chunk < st->dp, MF_R_SGL_D05, st->chunk, st->dp);
-	GUARD(e->in.model->attention == MF_MLA && p->cp > 1 &&
-			!(p->a2a == MF_A2A_DEEPEP && p->ep == st->n && p->tp == 1),
-		MF_R_SGL_C16, st->n / st->dp, st->n);
+	GUARD(e->in.model->attention == MF_MLA && has(f->family, PREFILL_CP) && p->cp > 1 &&
+			!(p->a2a == MF_A2A_DEEPEP && p->ep == st->n && p->tp == 1 && st->replicas == 1),
+		MF_R_SGL_C16, st->n / (st->dp * st->replicas), st->n);
 	GUARD(p->cp > 1 && st->n % (st->replicas * p->cp), MF_R_SGL_C04);
 	if (st->moe_dp > 1) {
 		GUARD(st->n % st->moe_dp, MF_R_SGL_C05);
@@ -141,7 +170,11 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 		GUARD(p->cp != st->moe_dp, MF_R_SGL_C09);
 	}
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTLASS && f->fp8_filled, MF_R_SGL_M01);
-	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && e->in.model->quant != MF_QUANT_NVFP4, MF_R_SGL_M03);
+	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && e->in.model->quant != MF_QUANT_NVFP4,
+		f->first_version   ? MF_R_SGL_M03_OLD
+		: f->later_version ? MF_R_SGL_M03_NEW
+		: f->fp8_filled    ? MF_R_SGL_M03_FP8
+				   : MF_R_SGL_M03);
 	GUARD(fixed_ep && p->ep != 1 && p->ep != st->n, MF_R_SGL_M02);
 	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && (p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL),
 		MF_R_SGL_M04);
@@ -150,13 +183,14 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 	GUARD(p->a2a == MF_A2A_DEEPEP && p->deepep_mode == MF_DM_NORMAL && p->graph == MF_GRAPH_FULL, MF_R_SGL_X03);
 	if (p->a2a == MF_A2A_FLASHINFER) {
 		GUARD(!(st->dp > 1 && st->dp == st->n), MF_R_SGL_X04);
-		GUARD(!fixed_ep, MF_R_SGL_X05);
+		GUARD(!fixed_ep, f->first_version ? MF_R_SGL_X05_OLD : MF_R_SGL_X05);
 	}
 	/* pre-launch */
 	GUARD(st->n * p->pp % st->nodes, MF_R_SGL_A03);
 	GUARD(st->replicas > 1 && st->nodes > 1, MF_R_SGL_A07);
 	GUARD(st->chunk / st->dp % f->page, MF_R_SGL_A12);
-	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version), MF_R_SGL_B01);
+	GUARD(p->overlap && !st->a2a && (st->dp == 1 || f->first_version),
+		f->first_version ? MF_R_SGL_B01_OLD : MF_R_SGL_B01);
 	/* launcher, dist-init */
 	GUARD(p->ep > st->n, MF_R_SGL_X10);
 	GUARD(p->pp % st->nodes && st->nodes % p->pp, MF_R_SGL_L01, p->pp, st->nodes);
@@ -165,43 +199,37 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 }
 
 /* Block-quantized linears: merged or tp-cut outputs in whole blocks of block_n, tp-cut inputs in whole blocks of block_k. */
-static bool guard_blocks(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
+static bool guard_attention_blocks(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
-	bool whole = p->tp == st->n && st->n > 1;
-	uint32_t width = f->shared && !st->a2a ? f->shared / st->n : f->shared, dense = f->ffn / st->dense_tp;
+	uint32_t tp = has(f->family, WHOLE_HEADS) ? st->n : p->tp;
+	bool whole = tp == st->n && st->n > 1;
 
 	if (m->attention == MF_MLA) {
-		uint32_t q = m->heads / p->tp * (m->qk_nope + m->qk_rope),
-			 kv = m->heads / p->tp * (m->qk_nope + m->v_dim);
+		uint32_t q = m->heads / tp * (m->qk_nope + m->qk_rope), kv = m->heads / tp * (m->qk_nope + m->v_dim);
 
 		GUARD(whole && q % f->bn, MF_R_SGL_W10, q, f->bn);
 		GUARD(whole && kv % f->bn, MF_R_SGL_W10, kv, f->bn);
-		GUARD(whole && m->heads / p->tp * m->v_dim % f->bk, MF_R_SGL_W09, m->heads / p->tp * m->v_dim, f->bk);
+		GUARD(whole && m->heads / tp * m->v_dim % f->bk, MF_R_SGL_W09, m->heads / tp * m->v_dim, f->bk);
 	} else {
-		uint32_t q = m->heads / p->tp * m->head_dim,
-			 kv = (m->kv_heads > p->tp ? m->kv_heads / p->tp : 1) * m->head_dim;
+		uint32_t q = m->heads / tp * m->head_dim, kv = (m->kv_heads > tp ? m->kv_heads / tp : 1) * m->head_dim;
 
 		GUARD(q % f->bn, MF_R_SGL_W10, q, f->bn);
 		GUARD(kv % f->bn, MF_R_SGL_W10, kv, f->bn);
 		GUARD(whole && q % f->bk, MF_R_SGL_W09, q, f->bk);
 	}
-	if (f->ffn) {
-		GUARD(dense % f->bn, MF_R_SGL_W10, dense, f->bn);
-		GUARD(st->dense_tp > 1 && dense % f->bk, MF_R_SGL_W09, dense, f->bk);
-	}
-	if (m->experts) {
-		uint32_t expert = m->moe_ffn / st->mtp;
+	return false;
+}
 
-		/* FlashInfer's TensorRT-LLM runner pads the experts to 128 (W03). */
-		if (p->runner == MF_RUN_FLASHINFER_TRTLLM || (f->auto_trtllm && !st->a2a && p->runner == MF_RUN_AUTO))
-			expert = (expert + 127) / 128 * 128;
-		GUARD(expert % f->bn, MF_R_SGL_W04, expert, f->bn);
-		GUARD(st->n > 1 && expert % f->bk, MF_R_SGL_W05, expert, f->bk);
-	}
-	GUARD(f->shared && width % f->bn, MF_R_SGL_W10, width, f->bn);
-	GUARD(f->shared && !st->a2a && st->n > 1 && width % f->bk, MF_R_SGL_W09, width, f->bk);
+/* A feed-forward part of one width, cut `tp` ways: merged gate and up, then down. */
+static bool guard_mlp(const struct mf_sglang_facts *f, uint32_t width, uint32_t tp, mf_sink *s)
+{
+	GUARD(width % tp, MF_R_SGL_W14);
+	if (!f->block)
+		return false;
+	GUARD(width / tp % f->bn, MF_R_SGL_W10, width / tp, f->bn);
+	GUARD(tp > 1 && width / tp % f->bk, MF_R_SGL_W09, width / tp, f->bk);
 	return false;
 }
 
@@ -223,13 +251,42 @@ static mf_rule_id unfused(const mf_plan *p)
 							: MF_RULE_NONE;
 }
 
-static bool guard_runner(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
+/* One MoE layer, in the order in which its constructor asks. */
+static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
 	const struct mf_sglang_facts *f = e->sglang;
+	const mf_model *m = e->in.model;
+	uint32_t slots = m->experts + (has(f->family, REDUNDANCY) ? p->redundant : 0), sm = e->in.cluster->sm,
+		 w20 = has(f->family, MOE_TP_ONLY) ? st->mtp : st->n, width;
+	static const mf_rule_id marlin[] = {MF_RULE_NONE, MF_R_SGL_M15_MARLIN_DEEPEP, MF_R_SGL_M15_MARLIN_MOONCAKE,
+		MF_R_SGL_M15_MARLIN_NIXL, MF_RULE_NONE};
+	static const mf_rule_id mxfp4[] = {MF_RULE_NONE, MF_R_SGL_M15_MXFP4_DEEPEP, MF_R_SGL_M15_MXFP4_MOONCAKE,
+		MF_R_SGL_M15_MXFP4_NIXL, MF_RULE_NONE};
 
+	GUARD(has(f->family, CHECKS_TP) && w20 > m->experts, MF_R_SGL_W20, w20, m->experts);
+	GUARD(slots % p->ep, MF_R_SGL_W01);
+	GUARD(m->moe_ffn % st->mtp, MF_R_SGL_W02);
+	if (f->fp8 && p->runner == MF_RUN_CUTLASS) {
+		GUARD(sm < 89, MF_R_SGL_M21_OLD);
+		GUARD(!f->block, MF_R_SGL_M21_BLOCK);
+		GUARD(sm < 90, MF_R_SGL_M21_SM);
+	}
+	GUARD(f->mxfp4 && p->runner == MF_RUN_FLASHINFER_MXFP4 && sm / 10 != 9 && sm / 10 != 10, MF_R_SGL_M22);
+	if (f->block) {
+		width = m->moe_ffn / st->mtp;
+		/* FlashInfer's TensorRT-LLM runner pads the experts to 128 (W03). */
+		if (p->runner == MF_RUN_FLASHINFER_TRTLLM || (f->auto_trtllm && !st->a2a && p->runner == MF_RUN_AUTO))
+			width = (width + 127) / 128 * 128;
+		GUARD(width % f->bn, MF_R_SGL_W04, width, f->bn);
+		GUARD(st->n > 1 && width % f->bk, MF_R_SGL_W05, width, f->bk);
+	}
 	GUARD(f->bf16 && (p->runner == MF_RUN_MARLIN || p->runner == MF_RUN_CUTLASS ||
 				 p->runner == MF_RUN_FLASHINFER_MXFP4),
 		MF_R_SGL_M15_DROP);
+	if (f->mxfp4 && st->a2a && p->a2a != MF_A2A_FLASHINFER) {
+		GUARD(p->runner == MF_RUN_MARLIN, marlin[p->a2a]);
+		GUARD(p->runner == MF_RUN_FLASHINFER_MXFP4 && sm / 10 == 9, mxfp4[p->a2a]);
+	}
 	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
 		GUARD(unfused(p), unfused(p));
 	/* NVFP4 experts take FlashInfer's TensorRT-LLM runner on Blackwell where none is asked for. */
@@ -240,14 +297,19 @@ static bool guard_runner(const struct mf_emitter *e, const mf_plan *p, const str
 			built.runner = MF_RUN_FLASHINFER_TRTLLM;
 		GUARD(unfused(&built), unfused(&built));
 	}
+	GUARD(p->a2a == MF_A2A_FLASHINFER && has(f->family, ROUTES_ITSELF), MF_R_SGL_X26);
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
 	GUARD(p->a2a == MF_A2A_MOONCAKE && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);
 	GUARD(p->a2a == MF_A2A_NIXL && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15_NIXL);
-	if (deepep_class(p) && !f->bf16 && f->family->deepep && !e->in.stack->deep_gemm) {
-		GUARD(p->deepep_mode == MF_DM_AUTO, MF_R_SGL_X16);
-		GUARD(p->deepep_mode == MF_DM_LOW_LATENCY, MF_R_SGL_X16_LOW);
+	if (deepep_class(p) && has(f->family, DEEPEP) && !f->deep_gemm) {
+		GUARD(f->bf16 && p->runner == MF_RUN_DEEP_GEMM && p->a2a == MF_A2A_DEEPEP &&
+				p->deepep_mode != MF_DM_NORMAL,
+			MF_R_SGL_X16_BF16);
+		GUARD(!f->bf16 && p->deepep_mode == MF_DM_AUTO, MF_R_SGL_X16);
+		GUARD(!f->bf16 && p->deepep_mode == MF_DM_LOW_LATENCY, MF_R_SGL_X16_LOW);
 	}
-	return false;
+	/* Shared experts stand whole on every GPU under an all-to-all backend. */
+	return f->shared && guard_mlp(f, f->shared, st->a2a ? 1 : st->n, s);
 }
 
 /* What the dispatched tokens meet: DeepEP's formats go to DeepGEMM alone. */
@@ -257,11 +319,9 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
 	bool low = p->deepep_mode == MF_DM_LOW_LATENCY, known = false;
-	bool deep_gemm =
-		p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && f->fp8 && e->in.stack->deep_gemm);
+	bool deep_gemm = p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && f->fp8 && f->deep_gemm);
 
-	GUARD(f->gpt_oss && p->a2a == MF_A2A_DEEPEP, MF_R_SGL_X22);
-	if (f->bf16 && f->family->deepep) {
+	if (f->bf16 && has(f->family, DEEPEP)) {
 		bool built = p->a2a == MF_A2A_DEEPEP && p->runner == MF_RUN_DEEP_GEMM;
 
 		GUARD(!low && (!built || p->deepep_mode == MF_DM_NORMAL), MF_R_SGL_X17);
@@ -269,7 +329,10 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 	} else if (!deep_gemm) {
 		GUARD(p->runner == MF_RUN_TRITON_KERNEL, low ? MF_R_SGL_M16_KERNEL_LOW : MF_R_SGL_M16_KERNEL);
 		GUARD(true, low ? MF_R_SGL_M16_LOW : MF_R_SGL_M16);
+	} else if (!f->deep_gemm) {
+		GUARD(p->a2a == MF_A2A_DEEPEP && !low, MF_R_SGL_X18);
 	}
+	GUARD(p->overlap && has(f->family, OVERLAP_FAILS), MF_R_SGL_B02);
 	for (size_t i = 0; i < MF_COUNT(hidden); i++)
 		known |= m->hidden == hidden[i];
 	GUARD(st->low_latency && (!known || m->topk > 11 || (st->n >= 8 && st->n % 8)), MF_R_SGL_X20, m->hidden,
@@ -282,7 +345,19 @@ static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, co
 {
 	const struct mf_sglang_facts *f = e->sglang;
 
-	/* The fp8 method builds no runner for these, and the first token asks for it. */
+	GUARD(p->overlap && has(f->family, OVERLAP_FAILS) &&
+			(!deepep_class(p) || (f->fp8 && p->runner == MF_RUN_CUTLASS)),
+		MF_R_SGL_B02);
+	GUARD(p->overlap && !has(f->family, OVERLAP_FAILS | OVERLAP_WORKS), MF_R_SGL_B02_IGNORED);
+	GUARD(p->overlap && !st->a2a && p->ep > 1, MF_R_SGL_B03);
+	GUARD(f->gpt_oss && p->a2a == MF_A2A_DEEPEP, MF_R_SGL_X22);
+	/* What the DeepEP class does not hand on to its runner it no longer computes itself. */
+	if (deepep_class(p) && has(f->family, DEEPEP) && !f->bf16 && !(f->fp8 && f->deep_gemm))
+		GUARD(true, p->deepep_mode == MF_DM_LOW_LATENCY ? MF_R_SGL_X17_LOW : MF_R_SGL_X18_FP8);
+	/* The fp8 and mxfp4 methods build no runner for these, and the first token asks for it. */
+	GUARD(f->mxfp4 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_TRTLLM ||
+				  p->runner == MF_RUN_DEEP_GEMM || p->runner == MF_RUN_CUTLASS),
+		MF_R_SGL_M15_NONE_MXFP4);
 	GUARD(f->fp8 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_MXFP4 ||
 				p->runner == MF_RUN_TRITON_KERNEL || p->runner == MF_RUN_MARLIN),
 		MF_R_SGL_M15_NONE);
@@ -290,30 +365,48 @@ static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, co
 		p->deepep_mode == MF_DM_LOW_LATENCY ? MF_R_SGL_M16_CUTLASS_LOW : MF_R_SGL_M16_CUTLASS);
 	if (deepep_class(p) && guard_dispatched(e, p, st, s))
 		return true;
-	if (p->overlap) {
-		GUARD(f->family->overlap == OVERLAP_FAILS, MF_R_SGL_B02);
-		GUARD(f->family->overlap == OVERLAP_NONE, MF_R_SGL_B02_IGNORED);
-		GUARD(!st->a2a && p->ep > 1, MF_R_SGL_B03);
-		GUARD(p->a2a == MF_A2A_FLASHINFER && p->ep > 1, MF_R_SGL_B03_FLASHINFER);
-	}
-	GUARD(p->redundant && !f->family->redundancy, MF_R_SGL_E21);
+	GUARD(p->runner == MF_RUN_DEEP_GEMM && !f->deep_gemm, MF_R_SGL_M20);
+	GUARD(p->overlap && p->a2a == MF_A2A_FLASHINFER && p->ep > 1, MF_R_SGL_B03_FLASHINFER);
+	GUARD(p->redundant && !has(f->family, REDUNDANCY), MF_R_SGL_E21);
 	GUARD(p->redundant && !st->a2a && p->ep > 1 && !f->later_version, MF_R_SGL_E20);
 	return false;
 }
 
-static bool guard_layout(const struct mf_emitter *e, const mf_plan *p, mf_sink *s)
+/* Layers of every stage; then whether the values of layer 0 can be had on each, counted from the stage's first layer. */
+static bool guard_stages(const struct mf_emitter *e, const mf_plan *p, mf_sink *s)
 {
 	uint16_t counts[MF_MAX_LAYERS];
 	const char *text = p->stage_layout ? mf_intern_text(e->in.intern, p->stage_layout) : NULL;
-	size_t n;
+	uint32_t layers = e->in.model->layers;
+	size_t n = text ? mf_stage_layout_parse(text, counts, MF_COUNT(counts)) : 0;
 	int64_t sum = 0;
 
-	if (!text)
-		return false;
-	n = mf_stage_layout_parse(text, counts, MF_COUNT(counts));
-	for (size_t i = 0; i < n; i++)
-		sum += counts[i];
-	GUARD(n != p->pp || sum != e->in.model->layers, MF_R_SGL_W22, (int64_t)n, sum, p->pp, e->in.model->layers);
+	GUARD(layers < p->pp, MF_R_SGL_W28);
+	if (text) {
+		for (size_t i = 0; i < n; i++)
+			sum += counts[i];
+		GUARD(n != p->pp, MF_R_SGL_W22, (int64_t)n, p->pp);
+		GUARD(sum != layers, MF_R_SGL_W22_SUM, sum, layers);
+	}
+	return false;
+}
+
+/* Does a later stage begin beyond its own number of layers? The last layers go to the last stages. */
+static bool value_missing(const struct mf_emitter *e, const mf_plan *p)
+{
+	uint16_t counts[MF_MAX_LAYERS];
+	const char *text = p->stage_layout ? mf_intern_text(e->in.intern, p->stage_layout) : NULL;
+	uint32_t layers = e->in.model->layers, start = 0;
+
+	if (text)
+		mf_stage_layout_parse(text, counts, MF_COUNT(counts));
+	for (uint32_t i = 0; i < p->pp && i < MF_MAX_LAYERS; i++) {
+		uint32_t count = text ? counts[i] : layers / p->pp + (i >= p->pp - layers % p->pp);
+
+		if (start > count)
+			return true;
+		start += count;
+	}
 	return false;
 }
 
@@ -321,39 +414,47 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 {
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
-	uint32_t slots = m->experts + (f->family->redundancy ? p->redundant : 0), embed_tp = st->dp > 1 ? p->tp : st->n,
-		 w20;
-	uint32_t heads_tp = f->family->whole_heads ? st->n : p->tp;
+	uint32_t slots = m->experts + (has(f->family, REDUNDANCY) ? p->redundant : 0),
+		 embed_tp = st->dp > 1 && has(f->family, ATTENTION_DP) ? p->tp : st->n,
+		 heads_tp = has(f->family, WHOLE_HEADS) ? st->n : p->tp;
 
 	/* pre-load */
-	GUARD(m->experts && f->family->locations && slots % p->ep, MF_R_SGL_E04);
-	GUARD(p->redundant && p->ep >= 3 && p->ep < st->nodes, MF_R_SGL_E06);
-	if (guard_layout(e, p, s))
-		return true;
+	GUARD(m->experts && has(f->family, LOCATIONS) && slots % p->ep, MF_R_SGL_E04);
+	GUARD(p->redundant && has(f->family, LOCATIONS) && p->ep >= 3 && p->ep < st->nodes, MF_R_SGL_E06);
+	/* The embedding, then layer by layer, then the head. */
 	GUARD(f->vocab64 % embed_tp, MF_R_SGL_W19, f->vocab64, embed_tp);
-	GUARD(f->vocab64 % st->n, MF_R_SGL_W19, f->vocab64, st->n);
+	if (has(f->family, PIPELINE) && guard_stages(e, p, s))
+		return true;
 	if (m->attention == MF_MLA) {
-		GUARD(m->heads % p->tp, MF_R_SGL_W18);
+		GUARD(m->heads % heads_tp, MF_R_SGL_W18);
 	} else {
 		GUARD(m->heads % heads_tp, MF_R_SGL_W16);
 		GUARD(m->kv_heads % heads_tp && heads_tp % m->kv_heads, MF_R_SGL_W17);
 	}
-	w20 = f->family->moe_tp_only ? st->mtp : st->n;
-	GUARD(m->experts && f->family->checks_tp && w20 > m->experts, MF_R_SGL_W20, w20, m->experts);
-	GUARD(f->ffn % st->dense_tp, MF_R_SGL_W15, f->ffn, st->dense_tp);
-	GUARD(f->shared && !st->a2a && f->shared % st->n, MF_R_SGL_W15, f->shared, st->n);
-	if (m->experts) {
-		GUARD(slots % p->ep, MF_R_SGL_W01);
-		GUARD(m->moe_ffn % st->mtp, MF_R_SGL_W02);
-	}
-	if (f->block && guard_blocks(e, p, st, s))
+	if (f->block && guard_attention_blocks(e, p, st, s))
 		return true;
-	if (m->experts && guard_runner(e, p, st, s))
+	if (f->ffn && f->dense_first && guard_mlp(f, f->ffn, st->dense_tp, s))
 		return true;
-	GUARD(f->block && m->experts && f->family->expert_width && m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W08,
+	GUARD(m->attention == MF_MLA && p->cp > 1 && !has(f->family, PREFILL_CP) && st->dp > 1, MF_R_SGL_C23);
+	if (m->experts && guard_experts(e, p, st, s))
+		return true;
+	if (f->ffn && !f->dense_first && guard_mlp(f, f->ffn, st->dense_tp, s))
+		return true;
+	GUARD(f->vocab64 % st->n, MF_R_SGL_W19, f->vocab64, st->n);
+	GUARD(f->block && m->experts && has(f->family, EXPERT_WIDTH) && m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W08,
 		m->moe_ffn, st->mtp, f->bn, st->n, p->ep);
-	GUARD(p->pp > 1 && !f->family->pipeline, MF_R_SGL_W23);
-	return m->experts && guard_first_request(e, p, st, s);
+	GUARD(p->pp > 1 && !has(f->family, PIPELINE), MF_R_SGL_W23);
+	GUARD(f->mxfp4 && p->runner == MF_RUN_MARLIN && e->in.cluster->sm / 10 != 9 && e->in.cluster->sm / 10 != 12,
+		MF_R_SGL_M23);
+	if (f->triton_value && p->pp > 1) {
+		GUARD(f->gpt_oss, MF_R_SGL_K16_WINDOW);
+		GUARD(value_missing(e, p), MF_R_SGL_K16);
+	}
+	if (m->experts && guard_first_request(e, p, st, s))
+		return true;
+	GUARD(st->dp > 1 && !has(f->family, ATTENTION_DP), MF_R_SGL_D13);
+	GUARD(p->cp > 1 && !has(f->family, PREFILL_CP), MF_R_SGL_C22);
+	return false;
 }
 
 /* ---- the command --------------------------------------------------------------------------------------------------- */
@@ -364,6 +465,8 @@ static uint32_t graph_batch(const struct mf_emitter *e, const mf_plan *p, const 
 	uint32_t share = (e->in.workload->concurrency + st->replicas * st->dp - 1) / (st->replicas * st->dp);
 	uint32_t unit = (p->overlap ? 2 : 1) * (st->dp > 1 || st->a2a ? p->tp : 1), n;
 
+	if (unit % p->cp)
+		unit *= p->cp;
 	if (st->low_latency && share > 128u * p->tp)
 		share = 128u * p->tp;
 	if (share > e->sglang->max_graph)
@@ -497,7 +600,7 @@ void mf_sglang_emit(const struct mf_emitter *e, const mf_plan *p, double memory_
 	st.nodes = (engine + node - 1) / node;
 	st.mtp = mf_plan_etp(p, e->world);
 	/* Prefill context parallelism of an MLA model leaves its dense layers whole on every GPU. */
-	st.dense_tp = p->cp > 1 && e->in.model->attention == MF_MLA ? 1 : st.n;
+	st.dense_tp = p->cp > 1 && e->in.model->attention == MF_MLA && has(f->family, PREFILL_CP) ? 1 : st.n;
 	if (guard_post_init(e, p, &st, s))
 		return;
 	/* Degrees that do not divide were refused; a forced walk has no build to judge then, but a command to show. */

@@ -44,4 +44,7 @@ extern const mf_golden_shape mf_golden_shapes[];
 /** The test that `name` belongs to (longest match), or NULL. */
 const mf_golden *mf_golden_find(const char *name);
 
+/** The model of a row of a functional test: `g`, and what the row's note states. Sizes that it lacks stay 0. */
+void mf_golden_model(const mf_measured *row, const mf_golden_shape *g, mf_model *m);
+
 #endif

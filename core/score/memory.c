@@ -282,7 +282,7 @@ static void price(struct mf_memory_rig *r, const mf_measured *row, mf_intern *in
 
 /* ---- Megatron's functional tests ----------------------------------------------------------------------------------- */
 
-static void golden_model(const mf_measured *row, const mf_golden_shape *g, mf_model *m)
+void mf_golden_model(const mf_measured *row, const mf_golden_shape *g, mf_model *m)
 {
 	memset(m, 0, sizeof *m);
 	snprintf(m->name, sizeof m->name, "%s", g->name);
@@ -373,7 +373,7 @@ static void judge_golden(mf_score *ctx, struct state *s, const mf_measured *row,
 		mf_score_cluster_of(ctx, row->gpu, isnan(row->n_gpus) ? g->gpus : row->n_gpus, row->gpus_per_node, out);
 	if (!cluster || !mf_memory_rig_start(ctx, r, cluster, "megatron-0.18.0", out))
 		return;
-	golden_model(row, &mf_golden_shapes[g->shape], &r->model);
+	mf_golden_model(row, &mf_golden_shapes[g->shape], &r->model);
 	if (!r->model.hidden || !r->model.layers || !r->model.experts || r->model.layers > MF_MAX_LAYERS) {
 		mf_score_uncovered(out, "the note lacks layers, hidden or experts");
 		return;
@@ -458,6 +458,8 @@ static void judge_megatron(mf_score *ctx, struct state *s, const mf_measured *ro
 		read_recompute("full", &r->plan, out);
 	read_dispatcher(row, MF_DISP_ALLTOALL, &r->plan);
 	r->work.mtp = r->model.mtp_layers > 0;
+	/* What the driver reports holds whatever the allocator has cached, up to the card: counted apart. */
+	out->outside = strcmp(row->metric, "peak_device_memory") == 0;
 	price(r, row, s->intern, -1, out);
 }
 

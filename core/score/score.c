@@ -5,6 +5,8 @@
 
 #include "score_internal.h"
 
+#define MAX_DEGREE 16384
+#define MAX_GPUS 65536
 #define MEASURED_TIE 0.005 /* repeats of one run differ by this much: no order is asked within it */
 
 const mf_choice mf_memory_verdict_choices[] = {
@@ -347,6 +349,27 @@ static mf_status make_parts(mf_scorecard *c, double *scratch, mf_err *err)
 	return MF_OK;
 }
 
+/* ---- plausible rows ------------------------------------------------------------------------------------------------ */
+
+/* What a plan and a workload can hold: judges store degrees in 16 bits and multiply them. */
+static bool plausible(const mf_measured *row, mf_judged *out)
+{
+	const double degrees[] = {
+		row->gpus_per_node, row->tp, row->pp, row->vpp, row->ep, row->etp, row->cp, row->dp, row->mbs};
+
+	for (size_t i = 0; i < MF_COUNT(degrees); i++)
+		if (degrees[i] > MAX_DEGREE) {
+			mf_score_uncovered(out, "a degree beyond any plan");
+			return false;
+		}
+	if (row->n_gpus > MAX_GPUS || row->gbs > 1e8 || row->seq_len > 1e8 || row->isl > 1e8 || row->osl > 1e8 ||
+		row->concurrency > 1e6) {
+		mf_score_uncovered(out, "GPUs, lengths or batches beyond any plan");
+		return false;
+	}
+	return true;
+}
+
 /* ---- a run --------------------------------------------------------------------------------------------------------- */
 
 static void unknown(mf_judged *j)
@@ -394,11 +417,13 @@ mf_status mf_score_run(mf_scorecard **out, const mf_measured_table *t, const mf_
 			unknown(j);
 			if (!c->asked[t->rows[i].kind])
 				continue;
-			judges[t->rows[i].kind](ctx, &t->rows[i], j);
+			if (plausible(&t->rows[i], j))
+				judges[t->rows[i].kind](ctx, &t->rows[i], j);
 			name_set(&t->rows[i], j);
 		}
 		if ((st = make_sets(c, scratch, err)) == MF_OK)
 			st = make_parts(c, scratch, err);
+		mf_score_replica_pairs(c, &c->replicas);
 		if (st == MF_OK && c->asked[MF_ROW_TRAIN] && !mf_score_factory(ctx))
 			st = add_in_sample(c, t, err);
 	}

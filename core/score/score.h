@@ -164,14 +164,21 @@ typedef struct mf_score_reason {
 	size_t count;
 } mf_score_reason;
 
+/** Serving: k engines against one k times as wide, at equal load; the layout with the lower predicted TPOT is chosen. */
+typedef struct mf_score_replicas {
+	size_t pairs, right; /* the chosen one was the faster */
+	size_t narrow_wins;  /* pairs in which the k engines were: what always choosing them would get right */
+	double mean_regret;  /* TPOT of the chosen over the faster one's, less 1; NaN without pairs */
+} mf_score_replicas;
+
 /** The result. Owns all but the table, which must outlive it. */
 typedef struct mf_scorecard {
 	const mf_measured_table *table;
 	mf_judged *judged; /* one a row, in the table's order */
 	bool asked[MF_ROW_COUNT];
 	mf_score_stats kinds[MF_ROW_COUNT], outside[MF_ROW_COUNT];
-	/* Training rows by the constants as shipped, which were fitted with their families too; `kinds` leaves a row's family
-	   out of the fit. No rows when the run asked for factory constants. */
+	/* Training rows by the constants as shipped, which were fitted on them; `kinds` judges by those before any fit. No rows
+	   when the run asked for factory constants. */
 	mf_score_stats in_sample;
 	mf_score_set *sets;
 	size_t n_sets;
@@ -179,6 +186,7 @@ typedef struct mf_scorecard {
 	size_t n_parts;
 	mf_score_reason *reasons; /* most frequent first within a kind */
 	size_t n_reasons;
+	mf_score_replicas replicas;
 } mf_scorecard;
 
 typedef struct mf_score_opts {

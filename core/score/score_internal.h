@@ -19,6 +19,9 @@ void mf_score_memory(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_kernel(mf_score *ctx, const mf_measured *row, mf_judged *out);
 void mf_score_comm(mf_score *ctx, const mf_measured *row, mf_judged *out);
 
+/** Pairs of replicas against width among the judged serving rows. */
+void mf_score_replica_pairs(const mf_scorecard *c, mf_score_replicas *out);
+
 /** Marks the row as not covered. Keep reasons short and few: equal ones are counted together. */
 void mf_score_uncovered(mf_judged *out, const char *fmt, ...) MF_PRINTF(2, 3);
 

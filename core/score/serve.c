@@ -11,7 +11,7 @@
 
 /*
  * Host time of a pass with prompts, the one constant fitted on end-to-end rows: for a model of this table the value
- * that all other models give. tools/serve-host prints the table; nothing fits while scoring.
+ * that all other models give. tools/fit_serve.c prints the table; nothing fits while scoring.
  */
 static const struct {
 	mf_engine engine;

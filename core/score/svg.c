@@ -110,7 +110,7 @@ static void mark(mf_buf *b, double x, double y, size_t family, bool hollow)
 		break;
 	case 't': mf_buf_printf(b, "<path d=\"M%.1f %.1fl5 0l-2.5-5z\" %s/>\n", x - 2.5, y + 2.5, paint); break;
 	case 'd': mf_buf_printf(b, "<path d=\"M%.1f %.1fl3-3l3 3l-3 3z\" %s/>\n", x - 3, y, paint); break;
-	default: mf_buf_printf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.2\" %s/>\n", x, y, paint);
+	default: mf_buf_printf(b, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\" %s/>\n", x, y, paint);
 	}
 }
 
@@ -122,6 +122,17 @@ static void diagonal(mf_buf *b, const struct panel *p, double x0, double y0, dou
 
 	mf_buf_printf(b, "<path d=\"M%.1f %.1fL%.1f %.1f\" fill=\"none\" stroke=\"#999\"%s/>\n", x0 + from,
 		y0 + PLOT - from - d, x0 + to, y0 + PLOT - to - d, dash);
+}
+
+/* 0.01, 1, 100, 10k, 1M */
+static void decade(char *out, size_t size, double d)
+{
+	if (d >= 6)
+		snprintf(out, size, "%gM", pow(10, d - 6));
+	else if (d >= 4)
+		snprintf(out, size, "%gk", pow(10, d - 3));
+	else
+		snprintf(out, size, "%g", pow(10, d));
 }
 
 static void draw_panel(const mf_scorecard *c, const struct panel *p, size_t at, mf_buf *b)
@@ -137,7 +148,7 @@ static void draw_panel(const mf_scorecard *c, const struct panel *p, size_t at, 
 	for (double d = p->low; d <= p->high; d++) {
 		double off = (d - p->low) * step;
 
-		snprintf(words, sizeof words, "%g", pow(10, d));
+		decade(words, sizeof words, d);
 		text(b, x0 + off, y0 + PLOT + 14, "middle", "", words);
 		text(b, x0 - 4, y0 + PLOT - off + 4, "end", "", words);
 		if (d > p->low && d < p->high)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "score_internal.h"
+#include "golden.h"
 
 /* ---- what sources leave unsaid -------------------------------------------------------------------------------------- */
 
@@ -96,7 +96,8 @@ struct mf_train_row {
 	const mf_measured *row;
 	const char *family; /* NULL: of none that constants were fitted on */
 	const source *src;
-	double release; /* 26.06 of "26.06.01" */
+	const mf_golden *test; /* a functional test of Megatron's own */
+	double release;        /* 26.06 of "26.06.01" */
 	mf_model model;
 	const mf_cluster *cluster;
 	mf_consts consts;
@@ -127,7 +128,8 @@ static bool outside_domain(const reading *rd)
 	const mf_measured *r = rd->row;
 	char card[64];
 
-	if (rd->src->other || begins(r->model, "gpt-test") || strcmp(r->schedule, "dualpipe") == 0)
+	if (rd->src->other || rd->test || mf_measured_note(r, "test", card, sizeof card) ||
+		strcmp(r->schedule, "dualpipe") == 0)
 		return true;
 	if (mf_measured_says(r, "LoRA") || mf_measured_says(r, "SFT") || mf_measured_says(r, "packed"))
 		return true;
@@ -287,6 +289,8 @@ static void read_software(reading *rd)
 		.einops = true,
 		.mem_fraction = NAN};
 	s->fused_quant = cl->family == MF_BLACKWELL && rd->release >= 26.06 && !rd->regression;
+	if (rd->test && (rd->test->flags & MF_GOLD_UNFUSED))
+		s->attention = MF_ATTN_UNFUSED;
 	if (mf_measured_says(r, "Muon"))
 		s->optimizer = MF_OPT_MUON;
 	p->overlap = strstr(r->overlap, "moe_ep_overlap") != NULL || strstr(r->overlap, "DualPipe") != NULL;
@@ -391,7 +395,7 @@ static double metric_factor(const reading *rd, bool *inverse)
 
 /* ---- families --------------------------------------------------------------------------------------------------------- */
 
-/* Architectures: models of one are not judged by constants that were fitted on another of it. */
+/* Architectures that the shipped constants were fitted on: their models are judged by constants no run was fitted to. */
 static const struct {
 	const char *begins, *family; /* of the built-in model's name */
 } families[] = {
@@ -411,16 +415,15 @@ static const struct {
 	{"qwen3-coder", "qwen3"},
 };
 
-/* Constants fitted on the tuned runs of all other families (tools/fit_train): what a family's rows are judged by. */
+/* Constants before any run was fitted. */
 static const struct {
-	const char *family, *where; /* a GPU, a GPU family, or "all" */
+	const char *where; /* a GPU, a GPU family, or "all" */
 	mf_const_id id;
 	double value;
-} held_out[] = {
-#define H(family, where, id, value) {family, where, MF_C_##id, value},
-#include "train_heldout.def"
-#undef H
-	{NULL, NULL, MF_CONST_COUNT, 0},
+} priors[] = {
+#define P(where, id, value, source) {where, MF_C_##id, value},
+#include "train_priors.def"
+#undef P
 };
 
 bool mf_score_train_where(const char *where, const mf_cluster *c)
@@ -430,11 +433,12 @@ bool mf_score_train_where(const char *where, const mf_cluster *c)
 	return strcmp(where, "all") == 0 || strcmp(where, c->gpu) == 0 || strcmp(where, names[c->family]) == 0;
 }
 
-static void leave_out(mf_consts *k, const char *family, const mf_cluster *c)
+/* Puts back what end-to-end runs moved; what an overlay gave was measured on operations and stays. */
+static void unfit(mf_consts *k, const mf_cluster *c)
 {
-	for (size_t i = 0; held_out[i].family; i++)
-		if (strcmp(held_out[i].family, family) == 0 && mf_score_train_where(held_out[i].where, c))
-			k->v[held_out[i].id] = held_out[i].value;
+	for (size_t i = 0; i < MF_COUNT(priors); i++)
+		if (!k->from_overlay[priors[i].id] && mf_score_train_where(priors[i].where, c))
+			k->v[priors[i].id] = priors[i].value;
 }
 
 /* ---- judging ----------------------------------------------------------------------------------------------------------- */
@@ -468,8 +472,10 @@ static double price(reading *rd, const mf_consts *k, mf_judged *out, bool *extra
 static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
 	reading *rd = calloc(1, sizeof *rd);
-	const mf_model *model;
+	const mf_model *model = NULL;
 	const mf_consts *consts;
+	double n_gpus = row->n_gpus;
+	char test[160];
 
 	if (!rd || !(rd->intern = mf_intern_new())) {
 		free(rd);
@@ -479,6 +485,9 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 	rd->row = row;
 	rd->src = source_of(row);
 	rd->plan = mf_plan_default(MF_TRAIN);
+	if (mf_measured_note(row, "test", test, sizeof test) && (rd->test = mf_golden_find(test)) && isnan(n_gpus) &&
+		rd->test->gpus)
+		n_gpus = rd->test->gpus;
 	if (!mf_measured_note(row, "container", out->release, sizeof out->release))
 		snprintf(out->release, sizeof out->release, "%s", rd->src->release ? rd->src->release : "");
 	rd->release = release_number(out->release);
@@ -490,11 +499,15 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 		mf_score_uncovered(out, "no figure was measured");
 	else if (mf_measured_says(row, "LoRA"))
 		mf_score_uncovered(out, "LoRA: frozen weights are no workload");
-	else if ((model = mf_score_model(ctx, row->model, out)) && (rd->cluster = mf_score_cluster(ctx, row, out)) &&
+	else if ((rd->test || (model = mf_score_model(ctx, row->model, out))) &&
+		 (rd->cluster = mf_score_cluster_of(ctx, row->gpu, n_gpus, row->gpus_per_node, out)) &&
 		 (consts = mf_score_consts(ctx, rd->cluster, out))) {
 		bool inverse;
 
-		rd->model = *model;
+		if (rd->test)
+			mf_golden_model(row, &mf_golden_shapes[rd->test->shape], &rd->model);
+		else
+			rd->model = *model;
 		rd->consts = *consts;
 		for (size_t i = 0; i < MF_COUNT(families) && !rd->family; i++)
 			if (begins(rd->model.name, families[i].begins))
@@ -563,7 +576,7 @@ void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 	if (!rd)
 		return;
 	if (rd->family && !mf_score_factory(ctx))
-		leave_out(&rd->consts, rd->family, rd->cluster);
+		unfit(&rd->consts, rd->cluster);
 	rate = price(rd, &rd->consts, out, &extrapolated);
 	if (rate > 0) {
 		factor = metric_factor(rd, &inverse);

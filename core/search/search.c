@@ -1,5 +1,5 @@
 /*
- * search.c: tier 1. Lays out the space, then shares chunks of it among worker threads. A chunk's rows have their place
+ * search.c: tier 1, then refine.c. Lays out the space, then shares chunks of it among worker threads. A chunk's rows have their place
  * in the array before any thread starts, so the result does not depend on how many threads there are or who was faster.
  * Each thread owns one evaluator; the emitter is shared, it does not change.
  */
@@ -357,7 +357,15 @@ mf_status mf_search_run(
 		mf_fail(err, st, "out of memory while ranking %zu plans", s->n_rows);
 		goto done;
 	}
-	s->timing.tier2_ms = s->timing.tier3_ms = NAN; /* one tier so far */
+	s->timing.tier2_ms = s->timing.tier3_ms = NAN;
+	if (opts->tiers > 1 && !s->canceled) {
+		const worker_state *b = &j.workers[0];
+		const mf_refiner r = {in, consts, opts, b->cost, b->untaxed ? b->untaxed : b->cost, j.emitter};
+		if ((st = mf_refine(s, &r)) < 0) {
+			mf_fail(err, st, "out of memory while refining the best plans");
+			goto done;
+		}
+	}
 	s->timing.total_ms = mf_now_ms() - start;
 	*out = s;
 	s = NULL;
@@ -459,7 +467,7 @@ mf_status mf_search_sample(mf_search **out, const mf_inputs *in, const mf_consts
 		mf_fail(err, st, "out of memory while ranking %zu plans", n);
 		goto done;
 	}
-	s->timing.tier2_ms = s->timing.tier3_ms = NAN; /* one tier so far */
+	s->timing.tier2_ms = s->timing.tier3_ms = NAN; /* a sample is not refined */
 	s->timing.total_ms = mf_now_ms() - start;
 	*out = s;
 	s = NULL;

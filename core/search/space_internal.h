@@ -55,6 +55,17 @@ void mf_space_set_dispose(mf_space_set *s);
 uint64_t mf_space_group_rows(const mf_space_set *s, size_t group);
 /** Writes the plans of a group, at most `max`, into rows[0..].plan; returns how many. */
 size_t mf_space_group_fill(const mf_space_set *s, size_t group, mf_row *rows, size_t max);
+/** What tiers 2 and 3 need: an evaluator, one without taxes (NULL: the same), and the emitter (NULL: unconstrained). */
+typedef struct mf_refiner {
+	const mf_inputs *in;
+	const mf_consts *consts;
+	const mf_search_opts *opts;
+	mf_cost *cost, *untaxed;
+	const mf_emitter *emitter;
+} mf_refiner;
+/** Fills s->refined from the ranking; tier 3 may change the throughput of rows and then ranks anew. */
+mf_status mf_refine(mf_search *s, const mf_refiner *r);
+
 /** The plan of one row. */
 mf_plan mf_space_plan(const mf_space_set *s, uint64_t row);
 

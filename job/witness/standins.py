@@ -233,6 +233,8 @@ def install(wanted, version_of=lambda name: None, always=frozenset()):
     """Serves the roots that `wanted(root)` accepts behind everything installed, those in `always` before it.
     version_of(module) gives __version__, or None for none."""
     if always:
+        for name in [n for n in sys.modules if n.partition(".")[0] in always]:
+            del sys.modules[name]
         sys.meta_path.insert(0, Finder(lambda root: root in always, version_of))
     sys.meta_path.append(Finder(wanted, version_of))
 
@@ -299,11 +301,12 @@ class Properties:
 class Group:
     """A process group that only knows its ranks."""
 
+    __slots__ = ("ranks",)
     group_name = "stand-in"
     bound_device_id = None
 
     def __init__(self, ranks):
-        self.ranks = list(ranks)
+        self.ranks = ranks
 
     def size(self):
         return len(self.ranks)
@@ -368,6 +371,21 @@ def fake_device(torch):
     cuda.synchronize = lambda *a: None
     cuda.empty_cache = lambda *a: None
     note("torch.cuda (the device asked about)")
+    if not isinstance(torch, AnyModule):
+        for name in ("ones", "zeros", "empty", "full", "tensor", "arange"):
+            setattr(torch, name, _on_cpu(getattr(torch, name)))
+
+
+def _on_cpu(make):
+    """A real tensor meant for a GPU that is not there lies in host memory."""
+
+    @functools.wraps(make)
+    def made(*args, device=None, **kwargs):
+        if device is not None and "cuda" in str(device):
+            device = "cpu"
+        return make(*args, **kwargs) if device is None else make(*args, device=device, **kwargs)
+
+    return made
 
 
 class DType:
@@ -483,6 +501,8 @@ class _DeviceName:
 
 def transformers(version, torch):
     """Configurations read from config.json, with the defaults of the real classes that checks depend on."""
+    for name in [n for n in sys.modules if n.partition(".")[0] == "transformers"]:
+        del sys.modules[name]
     made = module("transformers", __version__=version)
     registered, generic = {}, {}
 

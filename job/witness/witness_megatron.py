@@ -80,6 +80,7 @@ class Megatron:
         from packaging.version import Version
 
         self.version = self.version or package_info.__version__
+        self.config_first = tuple(int(n) for n in self.version.split(".")[:2]) >= (0, 19)
         self.arguments, self.training, self.initialize = arguments, training, initialize
         self.batch, self.groups, self.vars = num_microbatches_calculator, parallel_state, global_vars
         self.ddp = distributed_data_parallel_config
@@ -119,7 +120,7 @@ class Megatron:
     def _remember(self):
         """Answers that depend on their arguments alone are computed once: thousands of groups ask for them."""
         groups = self.groups
-        groups.is_torch_min_version = functools.lru_cache(groups.is_torch_min_version)
+        groups.create_group = lambda ranks=None, *_, **__: standins.Group(ranks)
         partition = groups.generate_masked_orthogonal_rank_groups
 
         @functools.lru_cache(maxsize=4096)
@@ -191,6 +192,8 @@ class Megatron:
                 judgement.stage = "pg"
             return sorted(set(ranks))
 
+        if self.config_first:  # from 0.19 on pretrain_gpt.py builds the config before any group
+            config()
         judgement.stage = "pg"
         self.initialize._initialize_distributed(embedding_ranks, None, None)
         judgement.resolved["groups"] = self.group_sizes()

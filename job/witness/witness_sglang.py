@@ -55,14 +55,21 @@ ASSUMED = {"deep_ep": "1.2.1", "nvidia-cudnn-cu12": "9.16.0", "nvidia-cudnn-cu13
 
 
 def required_versions(root):
-    """Pinned versions from the package's own requirements: {"transformers": "5.12.1", ...}."""
-    found = {}
+    """Pinned versions from the package's own requirements, as installed or in a checkout's pyproject.toml:
+    {"transformers": "5.12.1", ...}."""
+    lines = []
     for distribution in importlib.metadata.distributions(path=[root]):
         if (distribution.metadata["Name"] or "").lower() == DISTRIBUTION:
-            for line in distribution.requires or ():
-                match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*==\s*([^;,\s]+)", line)
-                if match:
-                    found[match.group(1).lower().replace("_", "-")] = match.group(2)
+            lines = distribution.requires or ()
+    project = os.path.join(root, "pyproject.toml")
+    if not lines and os.path.exists(project):
+        with open(project, encoding="utf-8") as file:
+            lines = re.findall(r'"([^"]+)"', file.read())
+    found = {}
+    for line in lines:
+        match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*==\s*([^;,\s]+)", line)
+        if match:
+            found[match.group(1).lower().replace("_", "-")] = match.group(2)
     return found
 
 
@@ -162,15 +169,21 @@ class SGLang:
 
     def _replace(self):
         standins.packaging()
+        # What is really there is imported before any stand-in can be met on its way. transformers asks for its own
+        # neighbours again later, so without them all it is a stand-in too.
+        standins.usable("numpy")
+        whole = standins.usable("torch") and all(map(standins.present, ("PIL", "torchvision", "requests")))
+        whole = whole and standins.usable("transformers")
         version = lambda name: self.pinned.get(name.lower().replace("_", "-"), ASSUMED.get(name, "9.9.9"))
-        standins.install(lambda root: root in REQUIRED, version, always=KERNELS)
+        always = KERNELS if whole else KERNELS | {"huggingface_hub", "tokenizers"}
+        standins.install(lambda root: root in REQUIRED, version, always=always)
         torch = standins.torch()
         if not getattr(torch.version, "cuda", None):
             torch.version.cuda = "12.9"
         if isinstance(torch, standins.AnyModule):
             standins.shapes(torch)
         standins.numpy()
-        if not standins.usable("transformers"):
+        if not whole:
             standins.transformers(self.pinned.get("transformers", "5.12.1"), torch)
         self._replace_versions()
         if not standins.usable("uvloop"):
@@ -243,6 +256,7 @@ class SGLang:
         import sglang.srt.managers.data_parallel_controller as controller
         import sglang.srt.distributed.parallel_state as parallel_state
 
+        self.version = self.version or importlib.import_module("sglang.version").__version__
         self.args, self.engine, self.controller, self.groups = server_args, engine, controller, parallel_state
         self.context = None
         with contextlib.suppress(ImportError):

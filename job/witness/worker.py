@@ -157,7 +157,8 @@ def loop(load, folder, source, out):
     except Exception as error:
         missing = isinstance(error, ModuleNotFoundError)
         say({"hello": None, "missing": error.name if missing else None, "type": type(error).__name__,
-             "message": str(error), "where": last_place(error, os.sep)})
+             "message": str(error), "where": last_place(error, os.sep),
+             "python": "%d.%d.%d" % sys.version_info[:3]})
         return 3
     say({"hello": hello})
     for line in source:

@@ -49,6 +49,8 @@ says err "pip install megatron-core==0.18.0"
 lines err 1
 FAKE=missing run 3 "${good[@]}" --toolchain megatron-0.17.1
 says err "pip install megatron-core==0.17.1"
+FAKE=old run 3 "${good[@]}"
+says err "pip wants Python 3.12 for it; an unpacked wheel runs on 3.11.2 too"
 FAKE=broken run 3 "${good[@]}"
 says err "ImportError: libcudart.so.12: cannot open (t.py:1)"
 FAKE=dies run 3 "${good[@]}"

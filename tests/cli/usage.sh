@@ -33,7 +33,7 @@ run 0 --version
 run 0 completion bash
 bash -n "$work/out" && ok || bad "the completion is not bash"
 says out "deepseek-v2-lite"
-for c in tui search emit check explain model cluster boundaries calibrate score bench version completion help; do
+for c in tui search emit check explain model cluster boundaries calibrate score ablate bench version completion help; do
 	run 0 help $c
 	says out "usage: moefs $c"
 done

@@ -34,7 +34,7 @@ static void prepare(void)
 
 static void settle(mf_app *a, mf_worker *w, unsigned fx)
 {
-	const unsigned outside = MF_FX_EXPORT | MF_FX_SAVE_FILTER | MF_FX_QUIT | MF_FX_SUSPEND;
+	const unsigned outside = MF_FX_EXPORT | MF_FX_SAVE_FILTER | MF_FX_QUIT | MF_FX_SUSPEND | MF_FX_ASK;
 
 	while ((fx = mf_effects_run(a, w, &opts, fx & ~outside) & MF_FX_WAITS) || !mf_worker_idle(w)) {
 		struct pollfd fd = {mf_worker_fd(w), POLLIN, 0};

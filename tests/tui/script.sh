@@ -291,6 +291,32 @@ says out "load  87%"
 says out "512 W  NVIDIA H800"
 says out "41.0 GB  moefs"
 
+# v asks the installed toolchain; here an interpreter plays it.
+fake=$SOURCE_DIR/tests/cli/fake/python
+unset VIRTUAL_ENV
+TMPDIR=$work MOEFS_PYTHON=$fake FAKE=accept play 80x24 <<'S'
+n v
+:dump
+v
+:detail why
+:dump
+:side log
+:dump
+S
+says out "megatron-core 0.18.0 accepts it"
+says out "the verdicts agree"
+TMPDIR=$work MOEFS_PYTHON=$fake FAKE=refuse play 80x24 <<'S'
+n v
+:detail why
+:dump
+S
+says out "DISAGREE"
+TMPDIR=$work MOEFS_PYTHON=$fake FAKE=missing play 200x60 <<'S'
+v
+:dump
+S
+says out "pip install megatron-core==0.18.0"
+
 # The picture and the lists.
 play 80x24 <<'S'
 F

@@ -276,14 +276,19 @@ Test(memory, agrees_with_the_prototype)
 {
 	for (size_t i = 0; i < MF_COUNT(prototype); i++) {
 		rig *r = rig_new(prototype[i].model, prototype[i].cluster, prototype[i].stack);
+		double allocated, theirs;
 		mf_memory m;
 
 		r->work.global_batch = prototype[i].global_batch;
 		r->stack.attention_dropout = 0;
 		rig_start(r);
 		m = memory(r, prototype[i].plan);
-		cr_expect_float_eq(m.total_bytes / MF_GB / prototype[i].gb, 1, 1e-4, "%s %s: %.3f GB, prototype %.3f",
-			prototype[i].model, prototype[i].plan, m.total_bytes / MF_GB, prototype[i].gb);
+		/* The prototype takes 5% of slack on everything and 1.8 GiB of context: what is allocated is compared. */
+		allocated = m.total_bytes / MF_GB - lines_gb(r, prototype[i].plan, "reserve") -
+			    lines_gb(r, prototype[i].plan, "context");
+		theirs = (prototype[i].gb - 1.8 * MF_GIB / MF_GB) / 1.05;
+		cr_expect_float_eq(allocated / theirs, 1, 1e-4, "%s %s: %.3f GB allocated, prototype %.3f",
+			prototype[i].model, prototype[i].plan, allocated, theirs);
 		cr_expect_eq(m.worst_stage, prototype[i].worst, "%s: stage %u", prototype[i].plan, m.worst_stage);
 		rig_free(r);
 	}

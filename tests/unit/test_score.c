@@ -178,6 +178,34 @@ Test(score, a_row_that_no_judge_can_read_is_counted_with_its_reason)
 	mf_measured_dispose(&t);
 }
 
+Test(score, degrees_beyond_any_plan_are_a_reason_not_a_crash)
+{
+	static const char *const kinds[] = {"train", "serve", "memory"};
+	mf_score_opts opts = {0, NULL};
+	mf_measured_table t;
+	mf_scorecard *c;
+	mf_err err;
+
+	for (size_t k = 0; k < MF_COUNT(kinds); k++)
+		for (int column = 0; column < 3; column++) {
+			char text[1024];
+
+			/* 65536 is zero in sixteen bits. */
+			snprintf(text, sizeof text,
+				HEAD "a,%s,DeepSeek-V3,H100,1024,8,%s,%s,,%s,,,8,,,,none,bf16,1,64,4096,1000,1000,4,x,"
+				     "12.5,ms,ok,"
+				     "src,\n",
+				kinds[k], column == 0 ? "65536" : "8", column == 1 ? "65536" : "1",
+				column == 2 ? "65536" : "8");
+			cr_assert_eq(parse(&t, text, &err), MF_OK, "%s", err.msg);
+			cr_assert_eq(mf_score_run(&c, &t, &opts, &err), MF_OK, "%s", err.msg);
+			cr_assert_eq(c->n_reasons, 1);
+			cr_expect_str_eq(c->reasons[0].reason, "a degree beyond any plan");
+			mf_scorecard_free(c);
+			mf_measured_dispose(&t);
+		}
+}
+
 Test(score, the_picture_is_whole_without_a_point)
 {
 	mf_measured_table t;

@@ -337,6 +337,9 @@ Test(serve, agrees_with_the_prototype)
 		f->work.input_tokens = rows[i].in;
 		f->work.output_tokens = rows[i].out;
 		f->work.concurrency = rows[i].clients;
+		/* It takes every request in within 10 ms. */
+		f->consts.v[MF_C_S_REQUEST_MS] = 10;
+		f->consts.v[MF_C_S_TOKENIZE_US] = 0;
 		open_cost(f);
 		t = timed(f, rows[i].plan);
 		cr_log_info("%s %s: %g %g %g", rows[i].model, rows[i].plan, t.step_ms / rows[i].decode - 1,
@@ -348,4 +351,300 @@ Test(serve, agrees_with_the_prototype)
 		}
 		teardown(f);
 	}
+}
+
+/* ---- passes worked by hand --------------------------------------------------------------------------------------- */
+
+/* Constants under which every curve is its bytes over the datasheet's rate or nothing: sums that a hand can do. */
+static void ideal(fixture *f)
+{
+	static const mf_const_id rates[] = {MF_C_S_GEMM_BF16_A, MF_C_S_GEMM_BF16_B, MF_C_S_MOE_BF16_A,
+		MF_C_S_MOE_BF16_B, MF_C_S_MOE_BF16_G, MF_C_S_DEC_A, MF_C_S_DEC_B, MF_C_S_SMALL_HBM};
+	static const mf_const_id none[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_BF16_TAU, MF_C_S_MOE_BF16, MF_C_S_DEC,
+		MF_C_S_DEC_S, MF_C_S_SMALL_US, MF_C_S_SAMPLE_US};
+
+	for (size_t i = 0; i < MF_COUNT(rates); i++)
+		f->consts.v[rates[i]] = 1;
+	for (size_t i = 0; i < MF_COUNT(none); i++)
+		f->consts.v[none[i]] = 0;
+	/* Arithmetic free, so that hypot is its memory side. */
+	for (int t = 0; t < MF_DTYPE_COUNT; t++)
+		f->cluster.tflops[t] = 1e12;
+	open_cost(f);
+}
+
+static double term(fixture *f, const char *text, const char *name)
+{
+	mf_plan p = plan(text);
+	mf_explain *ex = explain(f, &p);
+	double ms = NAN;
+
+	for (size_t i = 0; i < ex->n_terms; i++)
+		if (strcmp(ex->terms[i].name, name) == 0)
+			ms = ex->terms[i].ms;
+	free(ex);
+	return ms;
+}
+
+Test(serve, one_request_reads_its_bytes)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh200", 1);
+	double rate = 4800e6, attention, experts, head; /* bytes a ms */
+
+	f->work.concurrency = 1;
+	f->consts.v[MF_C_S_SKEW] = 1;
+	ideal(f);
+	/* A layer: qkv 2048 x (32 + 8) 128 and its rows, the output projection, 1536 tokens of 4 heads of keys and values. */
+	attention = 2 * (2048.0 * 5120 + 2048 + 5120) + 2 * (4096.0 * 2048 + 4096 + 2048) + 1536.0 * 2 * 4 * 128 * 2 +
+		    4 * 32 * 128;
+	near(term(f, "tp1", "attention"), 48 * attention / rate, 1e-9, "attention");
+	/* Eight experts of 3 x 2048 x 768; eight slots of activations; the router; 3.5 us of choosing. */
+	experts = 8 * 3 * 2048.0 * 768 * 2 + 8 * (3 * 2048.0 + 4 * 768) * 2 + 2 * (2048.0 * 128 + 2048 + 128);
+	near(term(f, "tp1", "experts"), 48 * (experts / rate + 0.0035), 1e-9, "experts");
+	head = 2 * (2048.0 * 151936 + 2048 + 151936) + 2 * 2048 + 8 * 151936.0;
+	near(term(f, "tp1", "head and sampling"), head / rate, 1e-9, "head");
+	teardown(f);
+}
+
+Test(serve, experts_hit_by_a_batch)
+{
+	/* Even popularity: E (1 - (1 - k/E)^T) distinct experts. */
+	static const uint32_t batches[] = {1, 4, 16, 64};
+	fixture *f = setup("qwen3-30b-a3b", "8xh200", 1);
+
+	f->consts.v[MF_C_S_SKEW] = 1;
+	for (size_t i = 0; i < MF_COUNT(batches); i++) {
+		double t = batches[i], hit = 128 * (1 - pow(1 - 8 / 128.0, t));
+		double bytes = hit * 3 * 2048 * 768 * 2 + 8 * t * (3 * 2048 + 4 * 768) * 2 +
+			       2 * (2048.0 * 128 + t * (2048 + 128));
+
+		f->work.concurrency = batches[i];
+		ideal(f);
+		near(term(f, "tp1", "experts"), 48 * (bytes / 4800e6 + 0.0035), 1e-9, "experts");
+	}
+	teardown(f);
+}
+
+/* ---- limits and directions --------------------------------------------------------------------------------------- */
+
+static void engine(fixture *f, mf_engine e)
+{
+	f->stack.engine = e;
+	open_cost(f);
+}
+
+Test(serve, never_below_the_speed_of_light)
+{
+	static const char *const models[] = {"qwen3-30b-a3b", "deepseek-v3", "gpt-oss-120b", "minimax-m2.5", "glm-5.2",
+		"qwen3.5-397b-a17b", "llama4-maverick", "nemotron-3-nano-30b-a3b", "llama-3.1-8b"};
+	static const char *const texts[] = {"tp8", "tp1", "tp4/pp2", "tp8/ep8", "tp1/ep8"};
+
+	for (size_t m = 0; m < MF_COUNT(models); m++)
+		for (int e = 0; e < MF_ENGINE_COUNT; e++) {
+			fixture *f = setup(models[m], "8xb200", 8);
+
+			for (uint32_t n = 1; n <= 4096; n *= 8)
+				for (size_t i = 0; i < MF_COUNT(texts); i++) {
+					mf_plan p = plan(texts[i]);
+					mf_time t;
+
+					if (p.ep > 1 && !f->model.experts)
+						continue;
+					f->work.concurrency = n;
+					engine(f, (mf_engine)e);
+					t = timed(f, texts[i]);
+					cr_expect(t.tpot_ms > mf_cost_floor_ms(f->cost, &p), "%s %s at %u: %g under %g",
+						models[m], texts[i], n, t.tpot_ms, mf_cost_floor_ms(f->cost, &p));
+					cr_expect(t.ttft_ms > 0 && isfinite(t.ttft_ms) && t.throughput > 0);
+				}
+			teardown(f);
+		}
+}
+
+Test(serve, more_load_more_throughput_longer_context_longer_tokens)
+{
+	static const char *const texts[] = {"tp8", "tp8/ep8", "tp1/ep8", "tp2/rep4", "tp4/pp2"};
+
+	for (int e = 0; e < MF_ENGINE_COUNT; e++) {
+		fixture *f = setup("qwen3-235b-a22b", "8xh200", 8);
+
+		for (size_t i = 0; i < MF_COUNT(texts); i++) {
+			double throughput = 0, tpot = 0, ttft = 0;
+
+			f->work.input_tokens = 1024;
+			for (uint32_t n = 1; n <= 1024; n *= 2) {
+				mf_time t;
+
+				f->work.concurrency = n;
+				engine(f, (mf_engine)e);
+				t = timed(f, texts[i]);
+				cr_expect(t.throughput >= throughput, "%s engine %d, %u in flight: %g after %g",
+					texts[i], e, n, t.throughput, throughput);
+				throughput = t.throughput;
+			}
+			f->work.concurrency = 32;
+			for (uint32_t in = 128; in <= 65536; in *= 2) {
+				mf_time t;
+
+				f->work.input_tokens = in;
+				engine(f, (mf_engine)e);
+				t = timed(f, texts[i]);
+				/* A pool that is full runs fewer at once, and those are faster. */
+				if (t.batch >= 32) {
+					cr_expect(t.tpot_ms >= tpot, "%s engine %d, %u in: %g after %g", texts[i], e,
+						in, t.tpot_ms, tpot);
+					tpot = t.tpot_ms;
+				}
+				cr_expect(t.ttft_ms >= ttft, "%s engine %d, %u in: %g after %g", texts[i], e, in,
+					t.ttft_ms, ttft);
+				ttft = t.ttft_ms;
+			}
+		}
+		teardown(f);
+	}
+}
+
+Test(serve, engines_differ_where_their_rules_do)
+{
+	fixture *f = setup("gpt-oss-120b", "8xh200", 1);
+	mf_plan p = plan("tp1");
+	double kept, freed, whole, half;
+	mf_memory m;
+
+	f->work.concurrency = 4096;
+	f->work.output_tokens = 8192;
+	engine(f, MF_ENGINE_VLLM);
+	half = timed(f, "tp1").batch;
+	engine(f, MF_ENGINE_TRTLLM);
+	whole = timed(f, "tp1").batch;
+	cr_expect(lt(dbl, whole, half), "reserving the whole output runs fewer requests");
+	/* 18 of 36 layers see 128 tokens; TensorRT-LLM keeps all of them. */
+	f->work.concurrency = 1;
+	f->work.input_tokens = f->work.output_tokens = 1024;
+	engine(f, MF_ENGINE_TRTLLM);
+	kept = line(f, "tp1", "kv.cache");
+	engine(f, MF_ENGINE_VLLM);
+	freed = line(f, "tp1", "kv.cache");
+	near(kept, 36.0 * 2048 * 2 * 8 * 64 * 2, 1e-9, "all layers keep all tokens");
+	near(freed, 18.0 * (2048 + 128) * 2 * 8 * 64 * 2, 1e-9, "windowed layers keep the window");
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits);
+	/* Prompts that ride with decode stall it less than prompts alone, host time apart. */
+	f->work.concurrency = 64;
+	f->work.input_tokens = 4096;
+	f->consts.v[MF_C_S_HOST_MS] = 0;
+	engine(f, MF_ENGINE_VLLM);
+	half = term(f, "tp1", "prompt stalls");
+	engine(f, MF_ENGINE_SGLANG);
+	whole = term(f, "tp1", "prompt stalls");
+	cr_expect(lt(dbl, half, whole));
+	teardown(f);
+}
+
+Test(serve, a_finite_queue_drains_in_turns)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh200", 1);
+	mf_time all, more, closed;
+
+	f->stack.engine = MF_ENGINE_TRTLLM;
+	f->work.input_tokens = f->work.output_tokens = 8192;
+	f->work.concurrency = f->work.requests = 400;
+	open_cost(f);
+	all = timed(f, "tp1");
+	f->work.concurrency = f->work.requests = 40000;
+	open_cost(f);
+	more = timed(f, "tp1");
+	f->work.requests = 0;
+	open_cost(f);
+	closed = timed(f, "tp1");
+	cr_expect(eq(dbl, all.batch, more.batch), "the pool is full either way");
+	cr_expect(ge(dbl, more.throughput, all.throughput * 0.999), "a long queue hides its last turn");
+	near(more.throughput, closed.throughput, 0.02, "a very long queue is a closed loop");
+	teardown(f);
+}
+
+Test(serve, speculation_is_a_wider_pass_for_more_tokens)
+{
+	fixture *f = setup("deepseek-v3", "8xh200", 8);
+	double plain, none, two;
+
+	f->work.concurrency = 4;
+	open_cost(f);
+	plain = timed(f, "tp8").tpot_ms;
+	f->work.draft_tokens = 3;
+	f->work.accepted_tokens = 1;
+	open_cost(f);
+	none = timed(f, "tp8").tpot_ms;
+	f->work.accepted_tokens = 2.5;
+	open_cost(f);
+	two = timed(f, "tp8").tpot_ms;
+	cr_expect(gt(dbl, none, plain), "drafts that nobody takes cost time");
+	cr_expect(lt(dbl, two, plain), "at a small batch a verified draft is nearly free");
+	teardown(f);
+}
+
+Test(serve, pools_and_their_pair)
+{
+	fixture *f = setup("deepseek-v3", "8xh200", 8), *g = setup("deepseek-v3", "8xh200", 8);
+	mf_plan p = plan("tp8/ep8"), d = plan("tp8/ep8");
+	mf_pair pair, busy;
+	mf_time one;
+	mf_err err = {0};
+
+	f->work.concurrency = g->work.concurrency = 8;
+	open_cost(f);
+	open_cost(g);
+	cr_assert(eq(int, mf_cost_pair(f->cost, &p, g->cost, &d, &pair, &err), MF_OK), "%s", err.msg);
+	one = timed(f, "tp8/ep8");
+	cr_expect(lt(dbl, pair.tpot_ms, one.tpot_ms), "no prompt stalls a decode pool");
+	near(pair.tpot_ms, one.step_ms, 1e-12, "its tokens take a decode pass");
+	/* Closed loop: what is in flight is rate times life. */
+	near(pair.requests_per_s * (pair.ttft_ms + 1024 * pair.tpot_ms) / 1e3, 8, 1e-9, "requests in flight");
+	near(pair.throughput, pair.requests_per_s * 1024 / 16, 1e-12, "tokens a GPU of both");
+	cr_expect(pair.prefill_busy < 1 && pair.decode_busy <= 1);
+	f->work.concurrency = g->work.concurrency = 65536;
+	f->work.input_tokens = g->work.input_tokens = 16384;
+	f->work.output_tokens = g->work.output_tokens = 16;
+	open_cost(f);
+	open_cost(g);
+	cr_assert(eq(int, mf_cost_pair(f->cost, &p, g->cost, &d, &busy, &err), MF_OK), "%s", err.msg);
+	near(busy.prefill_busy, 1, 1e-12, "long prompts fill the prefill pool");
+	cr_expect(gt(dbl, busy.ttft_ms, 1e3), "and queue before it");
+	near(busy.requests_per_s * (busy.ttft_ms + 16 * busy.tpot_ms) / 1e3, 65536, 1e-9, "requests in flight");
+	teardown(f);
+	teardown(g);
+}
+
+Test(serve, layers_of_several_kinds)
+{
+	fixture *f = setup("qwen3.5-397b-a17b", "8xb200", 8);
+	double short_ms, long_ms, params;
+
+	/* Only every fourth layer's time and cache grow with the context. */
+	f->work.concurrency = 8;
+	f->work.output_tokens = 16;
+	open_cost(f);
+	near(line(f, "tp8", "kv.cache"), 8 * (15.0 * 1040 * 2 * 256 * 2 + 45 * 64 * 128 * 128 * 4.0 / 8), 1e-9,
+		"one head of 15 layers, states of 45");
+	short_ms = term(f, "tp8", "attention");
+	f->work.input_tokens = 65536;
+	open_cost(f);
+	long_ms = term(f, "tp8", "attention");
+	cr_expect(gt(dbl, long_ms, short_ms));
+	cr_expect(lt(dbl, long_ms, 8 * short_ms));
+	params = 15 * 4096.0 * 256 * (3 * 32 + 2 * 8) / 8 + 45 * 4096.0 * (2 * 2048 + 3 * 8192) / 8;
+	near(line(f, "tp8", "weights.attention"), params * 2, 1e-9, "gated attention and delta-net layers");
+	teardown(f);
+	/* Sparse attention stops growing at the keys it keeps; its indexer does not. */
+	f = setup("glm-5.2", "8xb200", 8);
+	f->work.concurrency = 1;
+	f->work.output_tokens = 16;
+	f->work.input_tokens = 32768;
+	open_cost(f);
+	short_ms = term(f, "tp8", "attention");
+	f->work.input_tokens = 65536;
+	open_cost(f);
+	long_ms = term(f, "tp8", "attention");
+	near(long_ms - short_ms, 78 * 32768.0 * 132 / (8e6 * 0.6) / 1e3, 1e-6, "132 bytes a token are scored");
+	teardown(f);
 }

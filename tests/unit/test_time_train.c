@@ -302,6 +302,57 @@ Test(time_train, the_dualpipe_report)
 	stop(&f);
 }
 
+/*
+ * Dense models on A100 that no constant was fitted on: step times of the activation-recomputation paper (arXiv 2205.05198,
+ * table 5), full recompute and selective with sequence parallelism.
+ */
+Test(time_train, dense_models_on_ampere)
+{
+	static const struct {
+		uint32_t layers, hidden, heads, nodes, batch;
+		const char *plan;
+		double full, selective; /* seconds */
+	} runs[] = {
+		{48, 6144, 64, 1, 4, "tp8/pp1/ep1/1f1b/mb4", 1.42, 1.10},
+		{96, 12288, 96, 8, 64, "tp8/pp8/ep1/interleaved/v3", 18.13, 13.75},
+		{105, 20480, 128, 35, 280, "tp8/pp35/ep1/interleaved/v3", 49.05, 37.83},
+		{128, 25600, 160, 64, 512, "tp8/pp64/ep1/1f1b", 94.42, 71.49},
+	};
+
+	for (size_t i = 0; i < MF_COUNT(runs); i++) {
+		mf_model m = {.layers = runs[i].layers,
+			.hidden = runs[i].hidden,
+			.vocab = 51200,
+			.heads = runs[i].heads,
+			.kv_heads = runs[i].heads,
+			.ffn = 4 * runs[i].hidden,
+			.routed_scaling = 1};
+		mf_cluster c = {.gpu = "A100",
+			.sm = 80,
+			.sm_count = 108,
+			.family = MF_AMPERE,
+			.tflops = {312, NAN, NAN},
+			.hbm_gbps = 2039,
+			.gpus_per_node = 8,
+			.nodes = runs[i].nodes,
+			.nvlink_domain = 8,
+			.link_gbps = 300,
+			.nic_gbps = 25,
+			.pcie_gbps = 32,
+			.host_memory_gbps = 50};
+		char plan[96];
+		fixture f;
+
+		m.head_dim = m.v_dim = m.hidden / m.heads;
+		start(&f, m, c, 2048, runs[i].batch, MF_PREC_BF16);
+		snprintf(plan, sizeof(plan), "%s/rc:full1", runs[i].plan);
+		expect(&f, plan, 1000 * runs[i].full, 0.10);
+		snprintf(plan, sizeof(plan), "%s/rc:core_attn", runs[i].plan);
+		expect(&f, plan, 1000 * runs[i].selective, 0.10);
+		stop(&f);
+	}
+}
+
 /* ---- orders --------------------------------------------------------------------------------------------------------
  */
 
@@ -467,7 +518,9 @@ Test(time_train, taxes_touch_only_their_path)
 	cr_expect(eq(dbl, throughput(f, plain), before));
 	cr_expect(eq(dbl, throughput(f, alone), before_alone));
 	cr_expect(epsilon_eq(dbl, throughput(f, kernel), before / (1 - 0.077), 1e-9 * before), "a negative tax pays");
-	cr_expect(epsilon_eq(dbl, throughput(f, offloaded), before_offload / 1.027086, 1e-9 * before));
+	/* Under the penalty's domain nothing of the exchange hides either: the plan without overlap, and the penalty. */
+	cr_expect(lt(dbl, throughput(f, offloaded), before_offload / 1.027086));
+	cr_expect(epsilon_eq(dbl, throughput(f, offloaded), before_alone / 1.027086, 5e-3 * before));
 	f->cost.opts.tax = false;
 	cr_expect(eq(dbl, throughput(f, kernel), before));
 	cr_expect(eq(dbl, throughput(f, offloaded), before_offload));
@@ -555,6 +608,196 @@ Test(time_train, the_memo_changes_nothing)
 
 		snprintf(text, sizeof(text), "%s/1f1b", degrees[i]);
 		cr_expect(eq(dbl, step(f, text), first[i]));
+	}
+	stop(f);
+}
+
+/* ---- layers of several kinds ---------------------------------------------------------------------------------------
+ */
+
+/* Mamba-2, MoE and attention as layers of their own, experts in a latent: a small Nemotron 3 Super. */
+static mf_model split_model(uint32_t latent)
+{
+	static const char pattern[] = "MEMEM*EMEME*MEME";
+	mf_model m = gqa(16, 4096, 32, 2, 131072, 512, 22, 2688);
+
+	memset(m.moe_layer, 0, sizeof(m.moe_layer));
+	for (uint32_t i = 0; i < 16; i++) {
+		m.mixer[i] = pattern[i] == 'M' ? MF_MIX_MAMBA2 : pattern[i] == '*' ? MF_MIX_ATTENTION : MF_MIX_NONE;
+		m.moe_layer[i] = pattern[i] == 'E';
+		m.bare_layer[i] = pattern[i] != 'E';
+	}
+	mf_model_tally(&m);
+	m.gated = false;
+	m.shared_ffn = 5376;
+	m.moe_latent = latent;
+	m.mamba_heads = 128;
+	m.mamba_head_dim = 64;
+	m.mamba_state = 128;
+	m.mamba_groups = 8;
+	m.mamba_conv = 4;
+	m.mtp_layers = 1;
+	return m;
+}
+
+Test(time_train, terms_of_hybrids_add_up)
+{
+	static const char *const plans[] = {"tp1/pp1/ep64/1f1b/disp:hybridep", "tp2/pp2/ep16/etp1/1f1b+ov/disp:deepep",
+		"tp1/pp4/ep16/interleaved+ov/v2/rc:full1", "tp1/pp4/ep16/dualpipe+ov"};
+	fixture f;
+	mf_explain *ex = calloc(1, sizeof(*ex));
+
+	start(&f, split_model(1024), hopper("H100", 8, 450), 8192, 512, MF_PREC_BF16);
+	f.work.mtp = true;
+	restart(&f);
+	for (size_t i = 0; i < MF_COUNT(plans); i++) {
+		mf_plan p;
+		mf_time fast, slow;
+		double sum = 0;
+		bool scan = false;
+		mf_err err;
+
+		memset(ex, 0, sizeof(*ex));
+		cr_assert(eq(int, mf_plan_parse(&p, plans[i], MF_TRAIN, f.intern, &err), MF_OK), "%s", err.msg);
+		mf_train_time_eval(&f.cost, &p, &fast, NULL);
+		mf_train_time_eval(&f.cost, &p, &slow, ex);
+		cr_expect(gt(dbl, fast.throughput, 0), "%s", plans[i]);
+		cr_expect(eq(int, memcmp(&fast.throughput, &slow.throughput, sizeof(double)), 0));
+		for (size_t k = 0; k < ex->n_terms; k++) {
+			sum += ex->terms[k].ms;
+			scan |= strstr(ex->terms[k].name, "scan") != NULL;
+		}
+		cr_expect(scan);
+		cr_expect(epsilon_eq(dbl, sum, fast.step_ms, 1e-6 * fast.step_ms), "%s", plans[i]);
+	}
+	free(ex);
+	stop(&f);
+}
+
+Test(time_train, hybrids_cost_what_their_layers_do)
+{
+	static const char plan[] = "tp1/pp1/ep64/1f1b/disp:hybridep";
+	fixture f;
+	double latent, whole, slow_scan, mtp;
+
+	start(&f, split_model(1024), hopper("H100", 8, 450), 8192, 512, MF_PREC_BF16);
+	f.stack.graphs = MF_GRAPHS_FULL;
+	restart(&f);
+	latent = step(&f, plan);
+	f.work.mtp = true;
+	restart(&f);
+	mtp = step(&f, plan);
+	cr_expect(gt(dbl, mtp, latent), "MTP layers cost");
+	f.work.mtp = false;
+	f.consts.v[MF_C_SCAN_MAMBA] /= 2;
+	restart(&f);
+	slow_scan = step(&f, plan);
+	cr_expect(gt(dbl, slow_scan, latent));
+	f.consts.v[MF_C_SCAN_MAMBA] *= 2;
+	f.model.moe_latent = 0;
+	restart(&f);
+	whole = step(&f, plan);
+	cr_expect(gt(dbl, whole, 1.2 * latent), "experts at full width, and rows of full width to send");
+	stop(&f);
+}
+
+Test(time_train, a_delta_net_layer_does_not_grow_with_the_square_of_the_sequence)
+{
+	static const char plan[] = "tp1/pp1/ep8/1f1b";
+	fixture f;
+	double share[2];
+
+	for (int i = 0; i < 2; i++) {
+		double attention, delta;
+
+		start(&f, gqa(48, 2048, 16, 2, 151936, 512, 10, 512), hopper("H100", 1, 450), i ? 65536 : 4096, 64,
+			MF_PREC_BF16);
+		f.stack.graphs = MF_GRAPHS_FULL;
+		restart(&f);
+		attention = step(&f, plan);
+		for (uint32_t l = 0; l < 48; l++)
+			f.model.mixer[l] = l % 4 == 3 ? MF_MIX_ATTENTION : MF_MIX_DELTA;
+		f.model.delta_k_heads = 16;
+		f.model.delta_v_heads = 32;
+		f.model.delta_k_dim = f.model.delta_v_dim = 128;
+		mf_model_tally(&f.model);
+		restart(&f);
+		delta = step(&f, plan);
+		share[i] = delta / attention;
+		stop(&f);
+	}
+	cr_expect(lt(dbl, share[1], 0.6 * share[0]), "%g at 4k, %g at 64k", share[0], share[1]);
+}
+
+/* ---- software ------------------------------------------------------------------------------------------------------ */
+
+Test(time_train, stack_settings_push_the_right_way)
+{
+	static const char plan[] = "tp1/pp1/ep8/1f1b/disp:hybridep";
+	fixture f;
+	double base, fused, graphs;
+
+	start(&f, gqa(48, 2048, 32, 4, 151936, 128, 8, 768), blackwell("B200", 8, 8, 2250, 50, false), 4096, 512,
+		MF_PREC_MXFP8);
+	base = step(&f, plan);
+	f.stack.fused_quant = true;
+	restart(&f);
+	fused = step(&f, plan);
+	cr_expect(lt(dbl, fused, base), "one kernel casts for all experts");
+	f.stack.graphs = MF_GRAPHS_FULL;
+	restart(&f);
+	graphs = step(&f, plan);
+	cr_expect(lt(dbl, graphs, fused));
+	f.stack.optimizer = MF_OPT_MUON;
+	restart(&f);
+	cr_expect(gt(dbl, step(&f, plan), graphs), "Newton-Schulz is not free");
+	stop(&f);
+	/* Clamped activations and expert biases run as many kernels, until the fused expert kernel covers them. */
+	start(&f, gqa(36, 2880, 64, 8, 201088, 128, 4, 2880), blackwell("GB200", 72, 64, 2500, 50, true), 4096, 1024,
+		MF_PREC_MXFP8);
+	f.stack.fused_quant = true;
+	f.stack.graphs = MF_GRAPHS_FULL;
+	restart(&f);
+	base = step(&f, plan);
+	f.model.clamped_glu = f.model.linear_bias = f.model.mlp_bias = true;
+	restart(&f);
+	cr_expect(eq(dbl, step(&f, plan), base));
+	f.stack.graphs = MF_GRAPHS_PARTIAL;
+	restart(&f);
+	graphs = step(&f, plan);
+	f.model.clamped_glu = false;
+	restart(&f);
+	cr_expect(lt(dbl, step(&f, plan), graphs));
+	stop(&f);
+}
+
+/* The best split is a split, and no slower than the even one. */
+Test(time_train, the_best_split_of_stages)
+{
+	static const char *const plans[] = {
+		"tp1/pp2/ep4/1f1b", "tp1/pp4/ep2/1f1b", "tp1/pp8/ep1/1f1b", "tp1/pp2/ep4/interleaved/v4"};
+	fixture *f = node();
+
+	for (size_t i = 0; i < MF_COUNT(plans); i++) {
+		uint16_t counts[64];
+		char layout[128];
+		uint32_t sum = 0;
+		mf_plan p;
+		mf_time even, best;
+		mf_err err;
+		size_t n;
+
+		cr_assert(eq(int, mf_plan_parse(&p, plans[i], MF_TRAIN, f->intern, &err), MF_OK));
+		mf_train_time_eval(&f->cost, &p, &even, NULL);
+		cr_assert(mf_train_layout(&f->cost, &p, layout, sizeof(layout)), "%s", plans[i]);
+		n = mf_stage_layout_parse(layout, counts, MF_COUNT(counts));
+		cr_expect(eq(sz, n, (size_t)p.pp * p.vpp), "%s", layout);
+		for (size_t k = 0; k < n; k++)
+			sum += counts[k];
+		cr_expect(eq(u32, sum, f->model.layers));
+		p.stage_layout = mf_intern_id(f->intern, layout);
+		mf_train_time_eval(&f->cost, &p, &best, NULL);
+		cr_expect(le(dbl, best.step_ms, even.step_ms * 1.002), "%s: %s", plans[i], layout);
 	}
 	stop(f);
 }
