@@ -359,9 +359,10 @@ Test(serve, agrees_with_the_prototype)
 static void ideal(fixture *f)
 {
 	static const mf_const_id rates[] = {MF_C_S_GEMM_BF16_A, MF_C_S_GEMM_BF16_B, MF_C_S_MOE_BF16_A,
-		MF_C_S_MOE_BF16_B, MF_C_S_MOE_BF16_G, MF_C_S_DEC_A, MF_C_S_DEC_B, MF_C_S_SMALL_HBM};
+		MF_C_S_MOE_BF16_B, MF_C_S_MOE_BF16_G, MF_C_S_MOE_BF16_WIDE, MF_C_S_MOE_BF16_U0, MF_C_S_DEC_A,
+		MF_C_S_DEC_B, MF_C_S_DEC_K0, MF_C_S_SMALL_HBM};
 	static const mf_const_id none[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_BF16_TAU, MF_C_S_MOE_BF16, MF_C_S_DEC,
-		MF_C_S_DEC_S, MF_C_S_SMALL_US, MF_C_S_SAMPLE_US};
+		MF_C_S_DEC_D, MF_C_S_DEC_S, MF_C_S_SMALL_US, MF_C_S_SAMPLE_US};
 
 	for (size_t i = 0; i < MF_COUNT(rates); i++)
 		f->consts.v[rates[i]] = 1;
