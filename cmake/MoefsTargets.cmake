@@ -48,9 +48,11 @@ endfunction()
 function(moefs_embed_configs target)
   file(GLOB_RECURSE configs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/configs/*.yaml)
   set(out ${CMAKE_BINARY_DIR}/embedded_configs.c)
+  # A file that goes away must be embedded no more: its name is in what the command depends on.
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/embedded_configs.txt CONTENT "${configs}\n")
   add_custom_command(OUTPUT ${out}
     COMMAND ${CMAKE_COMMAND} -DROOT=${CMAKE_SOURCE_DIR}/configs -DOUT=${out} -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
-    DEPENDS ${configs} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
+    DEPENDS ${configs} ${CMAKE_BINARY_DIR}/embedded_configs.txt ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
   get_target_property(type ${target} TYPE)
   if(NOT type STREQUAL "INTERFACE_LIBRARY")
     target_sources(${target} PRIVATE ${out})

@@ -64,7 +64,7 @@ const mf_golden_shape mf_golden_shapes[] = {
 
 static const mf_golden tests[] = {
 	{"deepseekv3_proxy_flex_tp1pp4emp16etp1cp1", V3_PROXY, MF_GOLD_NATIVE, "2x6-1x2", 64},
-	{"deepseekv3_proxy_flex_tp2pp2emp16etp1cp1_gb_200", V3_PROXY, MF_GOLD_NATIVE, "7-7", 32},
+	{"deepseekv3_proxy_flex_tp2pp2emp16etp1cp1_gb_200", V3_PROXY, MF_GOLD_NATIVE, "7x2", 32},
 	{"mixtral_8x22b_tp2pp8ep8vpp1", MIXTRAL_22, 0, NULL, 128},
 	{"mixtral_8x7b_alltoall_tp2pp4ep4", MIXTRAL_7_256K, 0, NULL, 128},
 	{"mixtral_8x7b_tp1pp4ep8vpp8", MIXTRAL_7, 0, NULL, 64},

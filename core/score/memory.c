@@ -458,6 +458,8 @@ static void judge_megatron(mf_score *ctx, struct state *s, const mf_measured *ro
 		read_recompute("full", &r->plan, out);
 	read_dispatcher(row, MF_DISP_ALLTOALL, &r->plan);
 	r->work.mtp = r->model.mtp_layers > 0;
+	/* What the driver reports holds whatever the allocator has cached, up to the card: counted apart. */
+	out->outside = strcmp(row->metric, "peak_device_memory") == 0;
 	price(r, row, s->intern, -1, out);
 }
 

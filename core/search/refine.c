@@ -14,7 +14,7 @@
 /* ---- tier 2 --------------------------------------------------------------------------------------------------------
  */
 
-#define MAX_GRID 512
+#define MAX_GRID 160
 /* A schedule counts as better from here on; below it is rounding. */
 #define BETTER (1 + 1e-6)
 
@@ -28,22 +28,26 @@ static void add(mf_plan *out, size_t cap, size_t *n, mf_plan p)
 	++*n;
 }
 
-/* How communication is cut, placed and fed, for one schedule class under overlap. */
+/* How communication is cut and placed, then how it is fed, for one schedule class under overlap. */
 static void add_overlaps(mf_plan *out, size_t cap, size_t *n, mf_plan p)
 {
-	static const uint8_t chunks[] = {1, 2, 4},
-			     places[] = {MF_PLACE_DEFAULT, MF_PLACE_COMM_FIRST, MF_PLACE_COMPUTE_FIRST};
-	static const uint16_t sms[] = {0, 8, 16, 32};
+	static const uint8_t chunks[] = {1, 2, 4};
+	static const uint8_t places[] = {MF_PLACE_DEFAULT, MF_PLACE_COMM_FIRST, MF_PLACE_COMPUTE_FIRST};
+	static const uint16_t sms[] = {8, 16, 32};
 
 	p.overlap = true;
-	for (size_t a = 0; a < MF_COUNT(sms); a++)
-		for (size_t b = 0; b < MF_COUNT(chunks); b++)
-			for (size_t c = 0; c < MF_COUNT(places); c++) {
-				p.sm_budget = sms[a];
-				p.comm_chunks = chunks[b];
-				p.placement = places[c];
-				add(out, cap, n, p);
-			}
+	for (size_t a = 0; a < MF_COUNT(chunks); a++)
+		for (size_t b = 0; b < MF_COUNT(places); b++) {
+			p.comm_chunks = chunks[a];
+			p.placement = places[b];
+			add(out, cap, n, p);
+		}
+	p.comm_chunks = 1;
+	p.placement = MF_PLACE_DEFAULT;
+	for (size_t a = 0; a < MF_COUNT(sms); a++) {
+		p.sm_budget = sms[a];
+		add(out, cap, n, p);
+	}
 }
 
 static void add_class(mf_plan *out, size_t cap, size_t *n, mf_plan p, mf_schedule schedule, uint16_t vpp)

@@ -55,14 +55,21 @@ ASSUMED = {"deep_ep": "1.2.1", "nvidia-cudnn-cu12": "9.16.0", "nvidia-cudnn-cu13
 
 
 def required_versions(root):
-    """Pinned versions from the package's own requirements: {"transformers": "5.12.1", ...}."""
-    found = {}
+    """Pinned versions from the package's own requirements, as installed or in a checkout's pyproject.toml:
+    {"transformers": "5.12.1", ...}."""
+    lines = []
     for distribution in importlib.metadata.distributions(path=[root]):
         if (distribution.metadata["Name"] or "").lower() == DISTRIBUTION:
-            for line in distribution.requires or ():
-                match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*==\s*([^;,\s]+)", line)
-                if match:
-                    found[match.group(1).lower().replace("_", "-")] = match.group(2)
+            lines = distribution.requires or ()
+    project = os.path.join(root, "pyproject.toml")
+    if not lines and os.path.exists(project):
+        with open(project, encoding="utf-8") as file:
+            lines = re.findall(r'"([^"]+)"', file.read())
+    found = {}
+    for line in lines:
+        match = re.match(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?\s*==\s*([^;,\s]+)", line)
+        if match:
+            found[match.group(1).lower().replace("_", "-")] = match.group(2)
     return found
 
 
@@ -249,6 +256,7 @@ class SGLang:
         import sglang.srt.managers.data_parallel_controller as controller
         import sglang.srt.distributed.parallel_state as parallel_state
 
+        self.version = self.version or importlib.import_module("sglang.version").__version__
         self.args, self.engine, self.controller, self.groups = server_args, engine, controller, parallel_state
         self.context = None
         with contextlib.suppress(ImportError):

@@ -178,13 +178,13 @@ Test(refine, the_answer_does_not_depend_on_threads)
 
 Test(refine, every_schedule_of_the_grid_stands_once)
 {
-	mf_plan grid[512], p;
+	mf_plan grid[160], p;
 	mf_err err = {0};
 
 	open_inputs("qwen3-30b-a3b", "8x8xh800", MF_TRAIN);
 	cr_assert_eq(mf_plan_parse(&p, "tp1/pp4/ep8/1f1b+ov", MF_TRAIN, f.in.intern, &err), MF_OK);
 	const size_t n = mf_schedule_grid(&p, &f.in, grid, MF_COUNT(grid));
-	cr_assert(n > 100 && n <= MF_COUNT(grid), "%zu", n);
+	cr_assert(n > 40 && n <= MF_COUNT(grid), "%zu", n);
 	cr_assert_eq(memcmp(&grid[0], &p, sizeof(p)), 0);
 	for (size_t i = 0; i < n; i++) {
 		cr_assert_eq(mf_plan_validate(&grid[i], &err), MF_OK, "%s: %s", text(&grid[i]), err.msg);
