@@ -257,15 +257,17 @@ static void guards_of(bool megatron)
 
 static void guards_markdown(void)
 {
-	puts("# Guards\n\nWritten by `tools/guards` from the rule tables of `core/emit`; do not edit.\n\n"
-	     "Every rule of the toolchains that a plan can reach is a guard of the emitter, named as in the notes on "
-	     "the "
-	     "toolchain; the numbers behind the program's own names (plan, model, stack, workload) are none. A "
-	     "condition that "
-	     "begins with a version holds for that version alone. *Executed* rules were seen in the real package (see "
-	     "[ORACLE.md](ORACLE.md) for how often), *read* ones stand in its source behind what a CPU can run, "
-	     "*inferred* "
-	     "ones follow from several places. A silent rewrite is refused, because another plan would run.\n");
+	puts("# Guards\n\nWritten by `tools/guards` from the rule tables of `core/emit`; do not edit.\n");
+	puts("Every rule of the toolchains that a plan can reach is a guard of the emitter, under one number in every\n"
+	     "version. Names that begin with plan, model, stack or workload are the program's own: the command line "
+	     "has no\n"
+	     "words for these. A condition that begins with a version holds for that version alone. *Executed* rules "
+	     "were\n"
+	     "seen in the real package ([ORACLE.md](ORACLE.md) says how often), *read* ones stand in its source behind "
+	     "what\n"
+	     "a CPU can run, *inferred* ones follow from several places. A silent rewrite is refused, because another "
+	     "plan\n"
+	     "would run.\n");
 	puts("## Megatron core\n");
 	guards_of(true);
 	puts("## SGLang\n");
