@@ -18,13 +18,16 @@ static const struct {
 	{"L40", "L40S", 46068},
 };
 
-/* The number that follows `words` in the note; NaN when there is none. */
-static double number_after(const mf_measured *row, const char *words)
+/* The number that follows `words` in the note; NaN when there is none. A note that begins with "same" leaves to the row
+ * before it what it does not say. */
+static double number_after(const mf_score *ctx, const mf_measured *row, const char *words)
 {
 	const char *at = strstr(row->note, words);
 	char *end;
 	double v;
 
+	if (!at && strncmp(row->note, "same ", 5) == 0 && row > mf_score_table(ctx)->rows)
+		at = strstr(row[-1].note, words);
 	if (!at)
 		return NAN;
 	at += strlen(words);
@@ -102,22 +105,25 @@ static bool read_plan(const mf_measured *row, mf_plan *p, mf_judged *out)
 	return true;
 }
 
-static void read_workload(const mf_measured *row, struct mf_memory_rig *r)
+static void read_workload(const mf_score *ctx, const mf_measured *row, struct mf_memory_rig *r)
 {
-	double length = number_after(row, "max_model_len "), share = number_after(row, "utilisation ");
+	double length = number_after(ctx, row, "max_model_len "), share = number_after(ctx, row, "utilisation ");
 
 	memset(&r->work, 0, sizeof r->work);
+	if (mf_measured_says(row, "vLLM") || strncmp(row->source_id, "vllm-", 5) == 0)
+		r->stack.engine = MF_ENGINE_VLLM;
 	r->work.phase = MF_SERVE;
 	r->work.ttft_target_ms = r->work.tpot_target_ms = NAN;
 	r->work.concurrency = mf_measured_u32(row->concurrency, 1);
+	/* vLLM plans for the model's own length when it is told none; the other engines start with room for less. */
+	if (isnan(length) && r->stack.engine == MF_ENGINE_VLLM && r->model.max_positions)
+		length = r->model.max_positions;
 	r->work.input_tokens = mf_measured_u32(row->isl, !isnan(length) && length < 1e8 ? (uint32_t)length : 2048);
 	r->work.output_tokens = mf_measured_u32(row->osl, 1);
-	if (mf_measured_says(row, "vLLM") || strncmp(row->source_id, "vllm-", 5) == 0)
-		r->stack.engine = MF_ENGINE_VLLM;
 	if (mf_measured_says(row, "enforce-eager"))
 		r->plan.graph = MF_GRAPH_OFF;
 	if (isnan(share))
-		share = number_after(row, "mem-fraction ");
+		share = number_after(ctx, row, "mem-fraction ");
 	if (share > 0 && share <= 1)
 		r->stack.mem_fraction = share;
 }
@@ -147,7 +153,7 @@ void mf_score_memory_serve(
 	r->cluster = cluster;
 	if (!read_quant(row, &r->model, out) || !read_plan(row, &r->plan, out))
 		return;
-	read_workload(row, r);
+	read_workload(ctx, row, r);
 	mf_plan_format(&r->plan, intern, out->plan);
 	mf_cost_free(r->cost);
 	r->cost = NULL;

@@ -76,6 +76,9 @@ Test(model, totals_are_as_published)
 		{"llama4-scout", 107.77e9, 17.17e9},
 		{"moonlight-16b-a3b", 15.96e9, 0},
 		{"glm-5.2", 743.9e9, 0},
+		{"deepseek-v2", 235.74e9, 0},
+		{"llama-3.1-70b", 70.554e9, 70.554e9},
+		{"llama-3.1-405b", 405.85e9, 405.85e9},
 	};
 
 	for (size_t i = 0; i < MF_COUNT(published); i++) {

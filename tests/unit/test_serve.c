@@ -305,7 +305,10 @@ Test(serve, mem_fraction)
 	teardown(f);
 }
 
-/* An independent implementation of the same model gave these (decode pass, TPOT, TTFT in ms). */
+/*
+ * An independent implementation of the same model gave these (decode pass, TPOT, TTFT in ms), with curves of fewer terms:
+ * the structure is held here, the curves by their tables.
+ */
 Test(serve, agrees_with_the_prototype)
 {
 	static const struct {
@@ -341,10 +344,10 @@ Test(serve, agrees_with_the_prototype)
 		t = timed(f, rows[i].plan);
 		cr_log_info("%s %s: %g %g %g", rows[i].model, rows[i].plan, t.step_ms / rows[i].decode - 1,
 			t.tpot_ms / rows[i].tpot - 1, t.ttft_ms / rows[i].ttft - 1);
-		near(t.step_ms, rows[i].decode, 0.02, rows[i].model);
+		near(t.step_ms, rows[i].decode, 0.18, rows[i].model);
 		if (!isnan(rows[i].tpot)) {
-			near(t.tpot_ms, rows[i].tpot, 0.02, rows[i].model);
-			near(t.ttft_ms, rows[i].ttft, 0.02, rows[i].model);
+			near(t.tpot_ms, rows[i].tpot, 0.18, rows[i].model);
+			near(t.ttft_ms, rows[i].ttft, 0.18, rows[i].model);
 		}
 		teardown(f);
 	}
@@ -356,9 +359,10 @@ Test(serve, agrees_with_the_prototype)
 static void ideal(fixture *f)
 {
 	static const mf_const_id rates[] = {MF_C_S_GEMM_BF16_A, MF_C_S_GEMM_BF16_B, MF_C_S_MOE_BF16_A,
-		MF_C_S_MOE_BF16_B, MF_C_S_MOE_BF16_G, MF_C_S_DEC_A, MF_C_S_DEC_B, MF_C_S_SMALL_HBM};
+		MF_C_S_MOE_BF16_B, MF_C_S_MOE_BF16_G, MF_C_S_MOE_BF16_WIDE, MF_C_S_MOE_BF16_U0, MF_C_S_DEC_A,
+		MF_C_S_DEC_B, MF_C_S_DEC_K0, MF_C_S_SMALL_HBM};
 	static const mf_const_id none[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_BF16_TAU, MF_C_S_MOE_BF16, MF_C_S_DEC,
-		MF_C_S_DEC_S, MF_C_S_SMALL_US, MF_C_S_SAMPLE_US};
+		MF_C_S_DEC_D, MF_C_S_DEC_S, MF_C_S_SMALL_US, MF_C_S_SAMPLE_US};
 
 	for (size_t i = 0; i < MF_COUNT(rates); i++)
 		f->consts.v[rates[i]] = 1;
@@ -644,4 +648,72 @@ Test(serve, layers_of_several_kinds)
 	long_ms = term(f, "tp8", "attention");
 	near(long_ms - short_ms, 78 * 32768.0 * 132 / (8e6 * 0.6) / 1e3, 1e-6, "132 bytes a token are scored");
 	teardown(f);
+}
+
+Test(serve, a_probed_level_scales_decode_alone)
+{
+	fixture *f = setup("deepseek-v3", "8xh200", 8);
+	mf_time plain = timed(f, "tp8"), level;
+	mf_plan p = plan("tp8");
+	mf_explain *ex;
+	double token = 0;
+
+	f->consts.v[MF_C_S_LEVEL] = 1.25;
+	open_cost(f);
+	level = timed(f, "tp8");
+	near(level.step_ms, 1.25 * plain.step_ms, 1e-12, "decode pass");
+	ex = explain(f, &p);
+	for (size_t i = 0; i < ex->n_terms; i++)
+		token += strncmp(ex->terms[i].name, "ttft", 4) == 0 ? 0 : ex->terms[i].ms;
+	near(token, level.tpot_ms, 1e-12, "terms add up");
+	free(ex);
+	teardown(f);
+}
+
+Test(serve, a_layer_without_a_gate_has_one_product_up)
+{
+	fixture *f = setup("llama-3.1-8b", "8xh200", 1);
+	double gated;
+
+	f->work.concurrency = 1;
+	ideal(f);
+	gated = term(f, "tp1", "dense layers");
+	near(gated, 32 * 2 * (3 * 4096.0 * 14336 + 2 * 4096 + 3 * 14336) / 4800e6, 1e-9,
+		"three matrices and their rows");
+	f->model.gated = false;
+	open_cost(f);
+	near(term(f, "tp1", "dense layers"), 32 * 2 * (2 * 4096.0 * 14336 + 2 * 4096 + 2 * 14336) / 4800e6, 1e-9,
+		"two");
+	teardown(f);
+}
+
+Test(serve, explain_is_the_fast_path_under_every_engine)
+{
+	static const char *const texts[] = {"tp8", "tp1/ep8", "tp4/pp2/ep4", "tp1/ep8/a2a:deepep/tbo"};
+
+	for (int e = 0; e < MF_ENGINE_COUNT; e++) {
+		fixture *f = setup("qwen3-next-80b-a3b", "8xb200", 8);
+
+		f->work.length_spread = 0.2;
+		f->work.draft_tokens = e == MF_ENGINE_VLLM ? 3 : 0;
+		f->work.accepted_tokens = 2.5;
+		f->work.requests = e == MF_ENGINE_TRTLLM ? 64 : 0;
+		engine(f, (mf_engine)e);
+		for (size_t i = 0; i < MF_COUNT(texts); i++) {
+			mf_plan p = plan(texts[i]);
+			mf_explain *ex = explain(f, &p);
+			double token = 0, first = 0;
+			mf_time t;
+
+			mf_cost_time(f->cost, &p, &t);
+			for (size_t k = 0; k < ex->n_terms; k++)
+				*(strncmp(ex->terms[k].name, "ttft", 4) == 0 ? &first : &token) += ex->terms[k].ms;
+			near(token, t.tpot_ms, 1e-12, texts[i]);
+			near(first, t.ttft_ms, 1e-12, texts[i]);
+			cr_expect(ex->time.throughput == t.throughput && ex->time.tpot_ms == t.tpot_ms &&
+				  ex->time.ttft_ms == t.ttft_ms);
+			free(ex);
+		}
+		teardown(f);
+	}
 }

@@ -302,6 +302,57 @@ Test(time_train, the_dualpipe_report)
 	stop(&f);
 }
 
+/*
+ * Dense models on A100 that no constant was fitted on: step times of the activation-recomputation paper (arXiv 2205.05198,
+ * table 5), full recompute and selective with sequence parallelism.
+ */
+Test(time_train, dense_models_on_ampere)
+{
+	static const struct {
+		uint32_t layers, hidden, heads, nodes, batch;
+		const char *plan;
+		double full, selective; /* seconds */
+	} runs[] = {
+		{48, 6144, 64, 1, 4, "tp8/pp1/ep1/1f1b/mb4", 1.42, 1.10},
+		{96, 12288, 96, 8, 64, "tp8/pp8/ep1/interleaved/v3", 18.13, 13.75},
+		{105, 20480, 128, 35, 280, "tp8/pp35/ep1/interleaved/v3", 49.05, 37.83},
+		{128, 25600, 160, 64, 512, "tp8/pp64/ep1/1f1b", 94.42, 71.49},
+	};
+
+	for (size_t i = 0; i < MF_COUNT(runs); i++) {
+		mf_model m = {.layers = runs[i].layers,
+			.hidden = runs[i].hidden,
+			.vocab = 51200,
+			.heads = runs[i].heads,
+			.kv_heads = runs[i].heads,
+			.ffn = 4 * runs[i].hidden,
+			.routed_scaling = 1};
+		mf_cluster c = {.gpu = "A100",
+			.sm = 80,
+			.sm_count = 108,
+			.family = MF_AMPERE,
+			.tflops = {312, NAN, NAN},
+			.hbm_gbps = 2039,
+			.gpus_per_node = 8,
+			.nodes = runs[i].nodes,
+			.nvlink_domain = 8,
+			.link_gbps = 300,
+			.nic_gbps = 25,
+			.pcie_gbps = 32,
+			.host_memory_gbps = 50};
+		char plan[96];
+		fixture f;
+
+		m.head_dim = m.v_dim = m.hidden / m.heads;
+		start(&f, m, c, 2048, runs[i].batch, MF_PREC_BF16);
+		snprintf(plan, sizeof(plan), "%s/rc:full1", runs[i].plan);
+		expect(&f, plan, 1000 * runs[i].full, 0.10);
+		snprintf(plan, sizeof(plan), "%s/rc:core_attn", runs[i].plan);
+		expect(&f, plan, 1000 * runs[i].selective, 0.10);
+		stop(&f);
+	}
+}
+
 /* ---- orders --------------------------------------------------------------------------------------------------------
  */
 
@@ -718,6 +769,25 @@ Test(time_train, stack_settings_push_the_right_way)
 	restart(&f);
 	cr_expect(lt(dbl, step(&f, plan), graphs));
 	stop(&f);
+}
+
+/* Frozen weights save their gradients, exchange and optimizer; sequences of any length cost launches. */
+Test(time_train, fine_tuning_options)
+{
+	static const char plan[] = "tp1/pp1/ep8/1f1b";
+	fixture *f = node();
+	double base = step(f, plan), frozen;
+
+	f->cost.opts.frozen = true;
+	restart(f);
+	frozen = step(f, plan);
+	cr_expect(lt(dbl, frozen, base));
+	cr_expect(gt(dbl, frozen, 0.4 * base), "forward and data gradients stay");
+	f->cost.opts.frozen = false;
+	f->cost.opts.varied = true;
+	restart(f);
+	cr_expect(gt(dbl, step(f, plan), base));
+	stop(f);
 }
 
 /* The best split is a split, and no slower than the even one. */
