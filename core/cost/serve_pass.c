@@ -408,7 +408,7 @@ static double shared_experts(
 {
 	const mf_model *m = c->in.model;
 	mf_linear type = mf_serve_dense_type(m);
-	double h = m->hidden, width = m->shared_ffn, t;
+	double h = m->hidden, width = m->shared_ffn, up = m->gated ? 2 : 1, t;
 
 	/* Whole and local behind an all-to-all; else split, over the stage or within the attention's group. */
 	if (p->a2a == MF_A2A_NONE) {
@@ -417,7 +417,7 @@ static double shared_experts(
 			tokens = z->dp == 1 ? tokens : group;
 		}
 	}
-	t = gemm(c, type, tokens, 2 * width, h) + gemm(c, type, tokens, h, width);
+	t = gemm(c, type, tokens, up * width, h) + gemm(c, type, tokens, h, width);
 	return prompt ? t : t * mf_k(c, MF_C_S_SHARED);
 }
 
@@ -425,16 +425,16 @@ static double dense_layer(const mf_cost *c, const mf_serve_shape *z, double toke
 {
 	const mf_model *m = c->in.model;
 	mf_linear type = ffn_type(m);
-	double h = m->hidden, width = m->ffn / (double)z->n;
+	double h = m->hidden, width = m->ffn / (double)z->n, up = m->gated ? 2 : 1;
 
 	if (z->dp == 1)
-		return gemm(c, type, tokens, 2 * width, h) + gemm(c, type, tokens, h, width) +
+		return gemm(c, type, tokens, up * width, h) + gemm(c, type, tokens, h, width) +
 		       all_reduce(c, z->n, 2 * tokens * h);
 	if (mf_serve_engine_of(c)->gathers_dense)
-		return gemm(c, type, group, 2 * width, h) + gemm(c, type, group, h, width) +
+		return gemm(c, type, group, up * width, h) + gemm(c, type, group, h, width) +
 		       gather_scatter(c, z, group, 2);
 	width = m->ffn / (double)z->tp;
-	return gemm(c, type, tokens, 2 * width, h) + gemm(c, type, tokens, h, width) +
+	return gemm(c, type, tokens, up * width, h) + gemm(c, type, tokens, h, width) +
 	       all_reduce(c, z->tp, 2 * tokens * h);
 }
 
@@ -531,8 +531,12 @@ void mf_serve_run_pass(
 		out->part[MF_PART_DRAFT] = w->draft_tokens * (1.3 * t / c->in.model->layers + 40);
 	}
 	out->total = 0;
-	for (int i = 0; i < MF_PART_COUNT; i++)
+	for (int i = 0; i < MF_PART_COUNT; i++) {
+		/* What a probe of this release says of decode, whatever the cause. */
+		if (l->prompts <= 0 && !isnan(mf_k(c, MF_C_S_LEVEL)))
+			out->part[i] *= mf_k(c, MF_C_S_LEVEL);
 		out->total += out->part[i];
+	}
 }
 
 double mf_serve_floor_us(

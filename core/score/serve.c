@@ -236,6 +236,7 @@ static bool read_row(mf_score *ctx, const mf_measured *row, serve_row *r, mf_jud
 {
 	const mf_model *m;
 	const mf_consts *k;
+	double gpus = row->n_gpus;
 
 	memset(r, 0, sizeof *r);
 	snprintf(r->stack.name, sizeof r->stack.name, "measured");
@@ -245,8 +246,12 @@ static bool read_row(mf_score *ctx, const mf_measured *row, serve_row *r, mf_jud
 	r->work.ttft_target_ms = r->work.tpot_target_ms = NAN;
 	r->work.concurrency = 1;
 	r->work.accepted_tokens = 1;
+	/* A source may leave the number of GPUs to its layout. */
+	if (isnan(gpus) && row->tp > 0 && row->dp > 0)
+		gpus = row->tp * row->dp * (row->pp > 0 ? row->pp : 1);
 	if (!read_engine(row, r, out) || !(m = mf_score_model(ctx, row->model, out)) ||
-		!(r->cluster = mf_score_cluster(ctx, row, out)) || !(k = mf_score_consts(ctx, r->cluster, out)))
+		!(r->cluster = mf_score_cluster_of(ctx, row->gpu, gpus, row->gpus_per_node, out)) ||
+		!(k = mf_score_consts(ctx, r->cluster, out)))
 		return false;
 	r->model = *m;
 	r->consts = *k;

@@ -123,13 +123,17 @@ class Megatron:
         groups.create_group = lambda ranks=None, *_, **__: standins.Group(ranks)
         partition = groups.generate_masked_orthogonal_rank_groups
 
-        @functools.lru_cache(maxsize=4096)
+        @functools.lru_cache(maxsize=1024)
         def kept(world, sizes, mask):
             return partition(world, list(sizes), list(mask))
 
         # The caller may shift ranks in place, so it gets lists of its own.
-        groups.generate_masked_orthogonal_rank_groups = lambda world, sizes, mask: [
-            list(ranks) for ranks in kept(world, tuple(sizes), tuple(mask))]
+        def groups_of(world, sizes, mask):
+            # A dimension of size one adds nothing to a rank's number: without it more layouts share an answer.
+            wide = [(size, chosen) for size, chosen in zip(sizes, mask) if size != 1] or [(1, False)]
+            return [list(ranks) for ranks in kept(world, *map(tuple, zip(*wide)))]
+
+        groups.generate_masked_orthogonal_rank_groups = groups_of
 
     def ddp_config(self, args):
         own = getattr(self.training, "get_megatron_ddp_config", None)

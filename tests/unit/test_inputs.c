@@ -193,6 +193,11 @@ Test(inputs, workloads_default_and_refuse)
 		{"phase: train\nload: [1, -1]\n", "load"},
 		{"phase: train\nseqs: 5\n", "seqs"},
 		{"phase: train\nmax_violation: -1\n", "max_violation"},
+		{"phase: serve\nlength_spread: 1\n", "length_spread"},
+		{"phase: serve\nrequests: 0\n", "requests"},
+		{"phase: serve\ndraft_tokens: 0\n", "draft_tokens"},
+		{"phase: serve\ndraft_tokens: 3\naccepted_tokens: 4.5\n", "accepted_tokens"},
+		{"phase: serve\naccepted_tokens: 2\n", "accepted_tokens"},
 	};
 	mf_workload w;
 	mf_err err;
@@ -221,7 +226,12 @@ Test(inputs, stacks_default_and_refuse)
 	cr_assert_eq(mf_stack_load(&s, "megatron-0.18.0-unfused", MF_TRAIN, &err), MF_OK, "%s", err.msg);
 	cr_expect_eq(s.attention, MF_ATTN_UNFUSED);
 	cr_assert_eq(mf_stack_load(&s, NULL, MF_SERVE, &err), MF_OK, "%s", err.msg);
-	cr_expect(s.toolchain == MF_SGLANG_0515 && isnan(s.mem_fraction));
+	cr_expect(s.toolchain == MF_SGLANG_0515 && isnan(s.mem_fraction) && s.engine == MF_ENGINE_SGLANG);
+	cr_assert_eq(mf_stack_load(&s, file("toolchain: sglang-0.5.16\nengine: vllm\n"), MF_SERVE, &err), MF_OK, "%s",
+		err.msg);
+	cr_expect_eq(s.engine, MF_ENGINE_VLLM);
+	cr_expect_eq(mf_stack_load(&s, file("toolchain: sglang-0.5.16\nengine: tgi\n"), MF_SERVE, &err), MF_EINPUT);
+	cr_expect_str_eq(err.field, "engine");
 	cr_expect_eq(mf_stack_load(&s, "sglang-0.5.15", MF_TRAIN, &err), MF_EINPUT);
 	cr_expect_str_eq(err.field, "toolchain");
 	cr_expect_eq(mf_stack_load(&s, file("toolchain: megatron-9\n"), MF_TRAIN, &err), MF_EINPUT);
