@@ -185,7 +185,7 @@ double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p);
 
 /* ---- explain --------------------------------------------------------------------------------------------------- */
 
-#define MF_TERM_MAX_CONSTS 16
+#define MF_TERM_MAX_CONSTS 24
 /** One term of the time model. */
 typedef struct mf_term {
 	const char *name;    /* "dispatch and combine" */

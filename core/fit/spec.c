@@ -106,7 +106,13 @@ static void power_law(double tokens, double topk, double experts, double a, doub
 	*cv2 = squares * experts / (sum * sum) - 1;
 }
 
-enum { M_TOKENS, M_HIDDEN, M_WIDTH, M_ACTIVE, M_MINE, M_STREAMED, M_ROWS, M_BYTES, M_MATRICES, M_PEAK };
+enum { M_TOKENS, M_HIDDEN, M_WIDTH, M_ACTIVE, M_MINE, M_STREAMED, M_ROWS, M_BYTES, M_MATRICES, M_LOCAL };
+
+/* Shapes of Nemotron 3 checkpoints, whose experts have two matrices; the tables do not say which have. */
+static bool ungated(double hidden, double topk, double experts)
+{
+	return (topk == 22 && experts == 512) || (hidden == 2688 && topk == 6 && experts == 128);
+}
 
 static bool take_experts(const reader *r, size_t row, obs *o)
 {
@@ -149,7 +155,8 @@ static bool take_experts(const reader *r, size_t row, obs *o)
 	o->x[M_STREAMED] = tokens * topk;
 	o->x[M_ROWS] = rows / ep * imb;
 	o->x[M_BYTES] = types[r->s->arg].bytes;
-	o->x[M_MATRICES] = 3;
+	o->x[M_MATRICES] = ungated(o->x[M_HIDDEN], topk, experts) ? 2 : 3;
+	o->x[M_LOCAL] = local;
 	o->us = num(r, row, 7) * 1e3;
 	o->shape = HASH(o->x[M_HIDDEN], width, topk, experts, tp, ep);
 	dims(o, tokens, o->x[M_HIDDEN], o->x[M_WIDTH], local);
@@ -158,7 +165,9 @@ static bool take_experts(const reader *r, size_t row, obs *o)
 
 static double experts_us(const double *g, const spec_gpu *u, const obs *o, double peak)
 {
-	mf_experts_shape s = {.hidden = o->x[M_HIDDEN],
+	mf_experts_shape s = {.tokens = o->x[M_TOKENS],
+		.local = o->x[M_LOCAL],
+		.hidden = o->x[M_HIDDEN],
 		.width = o->x[M_WIDTH],
 		.matrices = o->x[M_MATRICES],
 		.weight_bytes = o->x[M_BYTES],
@@ -407,15 +416,15 @@ static bool on_pcie(const mf_cluster *c)
 	return c->fabric == MF_FABRIC_PCIE;
 }
 
+#define RANGE(...)                                                                                                     \
+	{                                                                                                              \
+		__VA_ARGS__                                                                                            \
+	}
 #define GEMM_SPEC(curve, which, f)                                                                                     \
 	{                                                                                                              \
 		.id = MF_CURVE_##curve, .file = "gemm_perf.csv", .columns = "m n k latency gemm_dtype", .arg = which,  \
-		.take = take_gemm, .predict = f, .lo = {0.5, 0, 0.05, 0.05, 0.01},                                     \
-		.hi = { 60,                                                                                            \
-			6,                                                                                             \
-			1.2,                                                                                           \
-			1.2,                                                                                           \
-			1 }                                                                                            \
+		.take = take_gemm, .predict = f, .lo = RANGE(0.5, 0, 0.05, 0.05, 0.01, 0, 0.02, 1),                    \
+		.hi = RANGE(60, 6, 1, 1.2, 1, 2000, 1.5, 8),                                                           \
 	}
 #define EXPERTS_SPEC(curve, which, f)                                                                                  \
 	{                                                                                                              \
@@ -423,12 +432,9 @@ static bool on_pcie(const mf_cluster *c)
 		.columns = "num_tokens hidden_size inter_size topk num_experts moe_tp_size moe_ep_size latency "       \
 			   "moe_dtype distribution",                                                                   \
 		.note = "hidden 7168, width 2048, top 8 of 256 left out: drawn through group-limited gating",          \
-		.arg = which, .take = take_experts, .predict = f, .lo = {2, 0.05, 0.02, 0.02, 0},                      \
-		.hi = { 120,                                                                                           \
-			1.2,                                                                                           \
-			1,                                                                                             \
-			3,                                                                                             \
-			1 }                                                                                            \
+		.arg = which, .take = take_experts, .predict = f,                                                      \
+		.lo = RANGE(2, 0.05, 0.02, 0.02, 0, 0.2, 0.02, 0.02, 1),                                               \
+		.hi = RANGE(120, 1, 1.2, 3, 1, 1.2, 1, 1.5, 8),                                                        \
 	}
 #define AR_SPEC(curve, ranks, where)                                                                                   \
 	{                                                                                                              \
@@ -459,15 +465,15 @@ const spec mf_fit_specs[] = {
 		.columns = "batch_size num_heads num_key_value_heads head_dim kv_cache_dtype step window_size latency",
 		.take = take_decode,
 		.predict = decode,
-		.lo = {1, 0, 0.05, 0.01},
-		.hi = {60, 30, 1.3, 3}},
+		.lo = {1, 0, 0, 0, 0.05, 0.3, 0.01, 1, 0.02, 1},
+		.hi = {60, 20, 20, 30, 1, 1.5, 3, 2048, 1.5, 8}},
 	{.id = MF_CURVE_CTX,
 		.file = "context_attention_perf.csv",
 		.columns = "batch_size isl num_heads num_key_value_heads head_dim attn_dtype window_size latency",
 		.take = take_prefill,
 		.predict = prefill,
-		.lo = {1, 0, 0.05, 0.02},
-		.hi = {60, 80, 1.2, 3}},
+		.lo = {1, 0, 0.05, 0.02, 0, 0, 0, -1, 0},
+		.hi = {60, 40, 1.2, 3, 60, 400, 1.5, 1, 2}},
 	{.id = MF_CURVE_MLADEC,
 		.file = "generation_mla_perf.csv",
 		.columns = "num_heads batch_size step latency",
@@ -494,8 +500,8 @@ const spec mf_fit_specs[] = {
 		.columns = "num_tokens num_heads latency bmm_dtype",
 		.take = take_bmm,
 		.predict = bmm,
-		.lo = {0.5, 0.02, 0.02},
-		.hi = {60, 1.2, 3}},
+		.lo = {0.5, 0.02, 0.02, 0.02, 1},
+		.hi = {60, 1.2, 1, 1.5, 8}},
 	AR_SPEC(AR2, 2, on_nvlink),
 	AR_SPEC(AR4, 4, on_nvlink),
 	AR_SPEC(AR8, 8, on_nvlink),
@@ -512,8 +518,8 @@ const spec mf_fit_specs[] = {
 		.parts = 2,
 		.take = take_low_latency,
 		.predict = low_latency,
-		.lo = {1, 0.01, 1, 0.01},
-		.hi = {100, 5, 100, 5}},
+		.lo = {1, 0.01, 0, 1, 0.01, 0},
+		.hi = {100, 5, 100, 100, 5, 100}},
 	{.id = MF_CURVE_NORMAL,
 		.file = "wideep_deepep_normal_perf.csv",
 		.columns = "hidden_size num_token num_topk dispatch_transmit_us combine_transmit_us",
@@ -522,7 +528,7 @@ const spec mf_fit_specs[] = {
 		.parts = 2,
 		.take = take_normal,
 		.predict = normal,
-		.lo = {1, 0.01, 1, 0.01},
-		.hi = {200, 5, 200, 5}},
+		.lo = {1, 0.01, 0, 1, 0.01, 0},
+		.hi = {200, 5, 100, 200, 5, 100}},
 };
 const size_t mf_fit_n_specs = MF_COUNT(mf_fit_specs);

@@ -156,7 +156,9 @@ Test(consts, an_overlay_that_is_not_there)
 
 /* ---- curves of an overlay ---- */
 
-#define BMM_VALUES "    values: {serve_mla_bmm_t0_us: 3, serve_mla_bmm_roof_frac: 0.4, serve_mla_bmm_hbm_frac: 2}\n"
+#define BMM_VALUES                                                                                                     \
+	"    values: {serve_mla_bmm_t0_us: 3, serve_mla_bmm_roof_frac: 0.4, serve_mla_bmm_hbm_frac: 2, "               \
+	"serve_mla_bmm_l2_frac: 0.3, serve_mla_bmm_warm_speed: 2}\n"
 
 Test(consts, a_curve_has_its_own_domain)
 {
