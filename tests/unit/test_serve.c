@@ -650,6 +650,40 @@ Test(serve, layers_of_several_kinds)
 	teardown(f);
 }
 
+Test(serve, a_tower_that_is_not_priced_is_for_a_probe)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh800", 8);
+	mf_plan p = mf_plan_default(MF_SERVE);
+	mf_memory m;
+
+	p.tp = 8;
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && !m.probe);
+	f->model.other_parts = true;
+	open_cost(f);
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && m.probe);
+	teardown(f);
+}
+
+Test(serve, a_share_that_leaves_no_room_for_graphs_is_for_a_probe)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh800", 8);
+	mf_plan p = mf_plan_default(MF_SERVE);
+	mf_memory m;
+
+	p.tp = 8;
+	f->stack.engine = MF_ENGINE_VLLM;
+	f->stack.mem_fraction = 0.98;
+	open_cost(f);
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && m.probe);
+	p.graph = MF_GRAPH_OFF;
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && !m.probe, "without graphs the rest holds the context");
+	teardown(f);
+}
+
 Test(serve, a_probed_level_scales_decode_alone)
 {
 	fixture *f = setup("deepseek-v3", "8xh200", 8);
