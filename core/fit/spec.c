@@ -416,6 +416,14 @@ static bool on_pcie(const mf_cluster *c)
 	return c->fabric == MF_FABRIC_PCIE;
 }
 
+/* Emulated formats: the kernel that a table was made with is not the one that engines serve with. */
+static const char *slow_experts(const double *value)
+{
+	return value[MF_MOE_HBM] < 0.3
+		       ? "this kernel reads weights at under a third of the memory's rate: no engine's choice"
+		       : NULL;
+}
+
 #define RANGE(...)                                                                                                     \
 	{                                                                                                              \
 		__VA_ARGS__                                                                                            \
@@ -433,7 +441,7 @@ static bool on_pcie(const mf_cluster *c)
 			   "moe_dtype distribution",                                                                   \
 		.note = "hidden 7168, width 2048, top 8 of 256 left out: drawn through group-limited gating",          \
 		.arg = which, .take = take_experts, .predict = f,                                                      \
-		.lo = RANGE(2, 0.05, 0.02, 0.02, 0, 0.2, 0.02, 0.02, 1),                                               \
+		.lo = RANGE(2, 0.05, 0.02, 0.02, 0, 0.2, 0.02, 0.02, 1), .useless = slow_experts,                      \
 		.hi = RANGE(120, 1, 1.2, 3, 1, 1.2, 1, 1.5, 8),                                                        \
 	}
 #define AR_SPEC(curve, ranks, where)                                                                                   \
