@@ -66,7 +66,7 @@ const mf_command_info mf_commands[] = {
 		OPT(JSON) | OPT(HELP), mf_cmd_cluster},
 	{"boundaries", "", "list the boundaries and rules, with the number of plans each removes from a search", "",
 		"moefs boundaries --model deepseek-v2-lite --cluster 8xh800",
-		INPUTS | OPT(SPACE) | OPT(JSON) | OPT(THREADS), mf_cmd_boundaries},
+		INPUTS | OPT(SPACE) | OPT(JSON) | OPT(MARKDOWN) | OPT(THREADS), mf_cmd_boundaries},
 	{"calibrate", "", "fit the curves of the model to tables of measured operations, as an overlay",
 		"Reads every table of a folder that it knows, fits each curve's constants by robust regression on four "
 		"shapes in five and judges them on the fifth. A table that does not follow its curve is written as "

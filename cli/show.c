@@ -50,6 +50,9 @@ static void model_json(const mf_model *m, const mf_param_count *c)
 	cJSON_AddStringToObject(o, "model_type", m->model_type);
 	cJSON_AddNumberToObject(o, "layers", m->layers);
 	cJSON_AddNumberToObject(o, "moe_layers", m->moe_layers);
+	cJSON_AddNumberToObject(o, "window_layers", m->window_layers);
+	cJSON_AddNumberToObject(o, "mamba_layers", m->mamba_layers);
+	cJSON_AddNumberToObject(o, "delta_layers", m->delta_layers);
 	cJSON_AddNumberToObject(o, "hidden", m->hidden);
 	cJSON_AddNumberToObject(o, "vocab", m->vocab);
 	cJSON_AddStringToObject(o, "attention", m->attention == MF_MLA ? "mla" : "gqa");
@@ -58,6 +61,7 @@ static void model_json(const mf_model *m, const mf_param_count *c)
 	cJSON_AddNumberToObject(o, "experts", m->experts);
 	cJSON_AddNumberToObject(o, "topk", m->topk);
 	cJSON_AddNumberToObject(o, "moe_ffn", m->moe_ffn);
+	cJSON_AddNumberToObject(o, "moe_latent", m->moe_latent);
 	cJSON_AddNumberToObject(o, "shared_ffn", m->shared_ffn);
 	cJSON_AddNumberToObject(o, "ffn", m->ffn);
 	cJSON_AddStringToObject(o, "quant", mf_choice_name(mf_quant_choices, (int)m->quant));
@@ -232,14 +236,71 @@ static void boundaries_json(const mf_search *found)
 	mf_json_print(o, true);
 }
 
+static bool of_toolchain(const char *id, bool megatron)
+{
+	return megatron ? strncmp(id, "mcore.", 6) == 0 || strncmp(id, "te.", 3) == 0 : strncmp(id, "sglang.", 7) == 0;
+}
+
+static void guards_of(bool megatron)
+{
+	static const char *const evidence[] = {"executed", "read", "inferred"};
+
+	puts("| rule | refused when | stage | raises | in the toolchain | evidence |\n|---|---|---|---|---|---|");
+	for (mf_rule_id id = MF_RULE_MEMORY + 1; id < MF_RULE_COUNT; id++) {
+		const mf_rule *r = mf_rule_get(id);
+
+		/* Rules about plans and models stand where their toolchain's table begins. */
+		if (of_toolchain(r->id, !megatron) ||
+			(!of_toolchain(r->id, megatron) && megatron != (id < MF_RULE_SGLANG)))
+			continue;
+		printf("| %s | %s | %s | %s | %s | %s |\n", r->id, r->when, r->stage,
+			r->rewrite ? "(silent rewrite)" : r->exception, r->where, evidence[r->evidence]);
+	}
+	puts("");
+}
+
+static void guards_markdown(void)
+{
+	puts("# Guards\n\nWritten by `tools/guards` from the rule tables of `core/emit`; do not edit.\n");
+	puts("Every rule of the toolchains that a plan can reach is a guard of the emitter, under one number in every\n"
+	     "version. Names that begin with plan, model, stack or workload are the program's own: the command line "
+	     "has no\n"
+	     "words for these. A condition that begins with a version holds for that version alone. *Executed* rules "
+	     "were\n"
+	     "seen in the real package ([ORACLE.md](ORACLE.md) says how often), *read* ones stand in its source behind "
+	     "what\n"
+	     "a CPU can run, *inferred* ones follow from several places. A silent rewrite is refused, because another "
+	     "plan\n"
+	     "would run.\n");
+	puts("## Megatron core\n");
+	guards_of(true);
+	puts("## SGLang\n");
+	guards_of(false);
+	puts("## Rules that no command can meet\n\n*Never written*: the emitter has no such flag or value. *Always "
+	     "written*: "
+	     "the emitter writes what the rule asks for. *Refused when read*: plan, model, cluster or workload are "
+	     "refused "
+	     "first. *Shadowed*: another guard refuses every such plan before. *No plan*: no dimension of a plan "
+	     "changes, or "
+	     "the site's paths, ports and packages decide.\n");
+	puts("| rule | how | by |\n|---|---|---|");
+	for (const mf_ruled_out *r = mf_rules_ruled_out; r->id; r++)
+		printf("| %s | %s | %s |\n", r->id, r->how, r->why);
+}
+
 int mf_cmd_boundaries(const mf_args *a)
 {
 	static mf_session s;
 	mf_search_opts opts;
 	mf_search *found = NULL;
 	mf_err err;
-	mf_status st = mf_session_open(&s, a, &err);
+	mf_status st;
 
+	if (a->value[OPT_MARKDOWN]) {
+		guards_markdown();
+		return 0;
+	}
+	st = mf_session_open(&s, a, &err);
 	if (st < 0)
 		return mf_report(&err);
 	opts = mf_session_search_opts(&s);

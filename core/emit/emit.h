@@ -36,12 +36,24 @@ enum {
 	MF_RULE_MEMORY = 1, /* the memory gate; text made by core/realize */
 #define R(id, name, boundary, stage, kind, exception, text, where, when, evidence, rewrite) MF_R_##id,
 #include "megatron_rules.def"
+	MF_RULE_SGLANG_BEFORE,
+	MF_RULE_SGLANG = MF_RULE_SGLANG_BEFORE, /* the first of SGLang's; those before are Megatron's */
+	MF_RULE_SGLANG_AFTER = MF_RULE_SGLANG - 1,
 #include "sglang_rules.def"
 #undef R
 	MF_RULE_COUNT
 };
 /** Rule by number; never NULL for a number below MF_RULE_COUNT. */
 const mf_rule *mf_rule_get(mf_rule_id id);
+
+/** A rule of a toolchain that no command of ours can meet (ruled_out.def), so that it needs no guard. */
+typedef struct mf_ruled_out {
+	const char *id;  /* as mf_rule's */
+	const char *how; /* "never written", "always written", "refused when read", "shadowed", "no plan" */
+	const char *why; /* the flag, the reader or the guard that sees to it */
+} mf_ruled_out;
+/** Ends with a NULL id. */
+extern const mf_ruled_out mf_rules_ruled_out[];
 
 /* ---- sinks ----------------------------------------------------------------------------------------------------- */
 

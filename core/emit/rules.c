@@ -14,6 +14,18 @@ static const mf_rule rules[MF_RULE_COUNT] = {
 #undef R
 };
 
+#define UNWRITTEN "never written"
+#define WRITTEN "always written"
+#define INPUTS "refused when read"
+#define SHADOWED "shadowed"
+#define NO_PLAN "no plan"
+const mf_ruled_out mf_rules_ruled_out[] = {
+#define N(name, how, why) {name, how, why},
+#include "ruled_out.def"
+#undef N
+	{NULL, NULL, NULL},
+};
+
 const mf_choice mf_kind_choices[] = {
 	{MF_KIND_NONE, "none", "not refused"},
 	{MF_NOT_IMPLEMENTED, "not_implemented", "the toolchain lacks this"},

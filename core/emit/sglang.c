@@ -24,6 +24,7 @@ enum {
 	OVERLAP_WORKS = 2048,  /* two-batch overlap: its layers are known (B02) */
 	OVERLAP_FAILS = 4096,  /* called, but its layers are not known */
 	MLA_BLACKWELL = 8192,  /* on SM100 the engine chooses the paged MLA kernels */
+	FUSES_SHARED = 65536,  /* at ep 1 its shared experts are slots of the routed ones, as those of DeepSeek */
 	ROUTES_ITSELF = 32768, /* tells its experts no top-k */
 	ALL_EXPERTS = 16384,   /* gives experts to every layer, whatever the file says */
 	LIKE_DEEPSEEK = LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | EXPERT_WIDTH | ATTENTION_DP
@@ -39,7 +40,7 @@ static const struct family families[] = {
 	{"qwen3_moe", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
 	{"qwen3_vl_moe_text", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
 	{"qwen2_moe", LIKE_DEEPSEEK | ALL_EXPERTS | OVERLAP_FAILS},
-	{"glm4_moe", LIKE_DEEPSEEK | OVERLAP_FAILS | FILLED},
+	{"glm4_moe", (LIKE_DEEPSEEK & ~REDUNDANCY) | OVERLAP_FAILS | FILLED | FUSES_SHARED},
 	{"glm4_moe_lite", LIKE_DEEPSEEK | OVERLAP_FAILS},
 	{"gpt_oss", LOCATIONS | PIPELINE | REDUNDANCY | DEEPEP | ATTENTION_DP},
 	{"minimax_m2", LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | ATTENTION_DP | OVERLAP_FAILS},
@@ -129,6 +130,19 @@ struct step {
 	bool a2a, low_latency;
 };
 
+/* A runner that has no function for an all-to-all backend; each pair has its own text. */
+static mf_rule_id unfused(const mf_plan *p)
+{
+	static const mf_rule_id trtllm[] = {MF_RULE_NONE, MF_R_SGL_M15_TRTLLM_DEEPEP, MF_R_SGL_M15_TRTLLM_MOONCAKE,
+		MF_R_SGL_M15_TRTLLM_NIXL, MF_R_SGL_M15_TRTLLM_FLASHINFER};
+	static const mf_rule_id cutlass[] = {MF_RULE_NONE, MF_R_SGL_M15_CUTLASS_DEEPEP, MF_R_SGL_M15_CUTLASS_MOONCAKE,
+		MF_R_SGL_M15_CUTLASS_NIXL, MF_RULE_NONE};
+
+	return p->runner == MF_RUN_FLASHINFER_TRTLLM    ? trtllm[p->a2a]
+	       : p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a]
+							: MF_RULE_NONE;
+}
+
 #define GUARD(condition, rule, ...)                                                                                    \
 	do {                                                                                                           \
 		if ((condition) && MF_REFUSE(s, rule, ##__VA_ARGS__))                                                  \
@@ -142,6 +156,15 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(p->sm_budget, MF_R_SGL_PLAN_SM);
 	GUARD(p->comm_kind != MF_COMM_STREAM, MF_R_SGL_PLAN_COMM);
 	GUARD(e->sglang->hybrid, MF_R_SGL_MODEL_HYBRID);
+	/* What is known of a format that is not covered comes first: NVFP4 experts take FlashInfer's TensorRT-LLM runner on
+	 * Blackwell where none is asked for, and it has no function for an all-to-all backend. */
+	if (st->a2a && e->in.model->quant == MF_QUANT_NVFP4 && e->in.cluster->sm / 10 == 10) {
+		mf_plan built = *p;
+
+		if (built.runner == MF_RUN_AUTO)
+			built.runner = MF_RUN_FLASHINFER_TRTLLM;
+		GUARD(unfused(&built), unfused(&built));
+	}
 	GUARD(e->sglang->uncovered, MF_R_SGL_MODEL_QUANT);
 	GUARD(e->sglang->dense_layers, MF_R_SGL_MODEL_DENSE, e->sglang->dense_layers);
 	GUARD(e->in.stack->engine != MF_ENGINE_SGLANG, MF_R_SGL_STACK_ENGINE);
@@ -238,19 +261,6 @@ static bool deepep_class(const mf_plan *p)
 	return p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL;
 }
 
-/* A runner that has no function for an all-to-all backend; each pair has its own text. */
-static mf_rule_id unfused(const mf_plan *p)
-{
-	static const mf_rule_id trtllm[] = {MF_RULE_NONE, MF_R_SGL_M15_TRTLLM_DEEPEP, MF_R_SGL_M15_TRTLLM_MOONCAKE,
-		MF_R_SGL_M15_TRTLLM_NIXL, MF_R_SGL_M15_TRTLLM_FLASHINFER};
-	static const mf_rule_id cutlass[] = {MF_RULE_NONE, MF_R_SGL_M15_CUTLASS_DEEPEP, MF_R_SGL_M15_CUTLASS_MOONCAKE,
-		MF_R_SGL_M15_CUTLASS_NIXL, MF_RULE_NONE};
-
-	return p->runner == MF_RUN_FLASHINFER_TRTLLM    ? trtllm[p->a2a]
-	       : p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a]
-							: MF_RULE_NONE;
-}
-
 /* One MoE layer, in the order in which its constructor asks. */
 static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
@@ -258,6 +268,7 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 	const mf_model *m = e->in.model;
 	uint32_t slots = m->experts + (has(f->family, REDUNDANCY) ? p->redundant : 0), sm = e->in.cluster->sm,
 		 w20 = has(f->family, MOE_TP_ONLY) ? st->mtp : st->n, width;
+	bool trtllm = p->runner == MF_RUN_FLASHINFER_TRTLLM || (f->auto_trtllm && !st->a2a && p->runner == MF_RUN_AUTO);
 	static const mf_rule_id marlin[] = {MF_RULE_NONE, MF_R_SGL_M15_MARLIN_DEEPEP, MF_R_SGL_M15_MARLIN_MOONCAKE,
 		MF_R_SGL_M15_MARLIN_NIXL, MF_RULE_NONE};
 	static const mf_rule_id mxfp4[] = {MF_RULE_NONE, MF_R_SGL_M15_MXFP4_DEEPEP, MF_R_SGL_M15_MXFP4_MOONCAKE,
@@ -275,7 +286,7 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 	if (f->block) {
 		width = m->moe_ffn / st->mtp;
 		/* FlashInfer's TensorRT-LLM runner pads the experts to 128 (W03). */
-		if (p->runner == MF_RUN_FLASHINFER_TRTLLM || (f->auto_trtllm && !st->a2a && p->runner == MF_RUN_AUTO))
+		if (trtllm)
 			width = (width + 127) / 128 * 128;
 		GUARD(width % f->bn, MF_R_SGL_W04, width, f->bn);
 		GUARD(st->n > 1 && width % f->bk, MF_R_SGL_W05, width, f->bk);
@@ -289,14 +300,6 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 	}
 	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
 		GUARD(unfused(p), unfused(p));
-	/* NVFP4 experts take FlashInfer's TensorRT-LLM runner on Blackwell where none is asked for. */
-	if (st->a2a && e->in.model->quant == MF_QUANT_NVFP4 && e->in.cluster->sm / 10 == 10) {
-		mf_plan built = *p;
-
-		if (built.runner == MF_RUN_AUTO)
-			built.runner = MF_RUN_FLASHINFER_TRTLLM;
-		GUARD(unfused(&built), unfused(&built));
-	}
 	GUARD(p->a2a == MF_A2A_FLASHINFER && has(f->family, ROUTES_ITSELF), MF_R_SGL_X26);
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
 	GUARD(p->a2a == MF_A2A_MOONCAKE && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);
@@ -309,6 +312,8 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 		GUARD(!f->bf16 && p->deepep_mode == MF_DM_LOW_LATENCY, MF_R_SGL_X16_LOW);
 	}
 	/* Shared experts stand whole on every GPU under an all-to-all backend. */
+	if (has(f->family, FUSES_SHARED) && p->ep == 1 && !st->a2a && !trtllm)
+		return false;
 	return f->shared && guard_mlp(f, f->shared, st->a2a ? 1 : st->n, s);
 }
 
@@ -414,7 +419,7 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 {
 	const struct mf_sglang_facts *f = e->sglang;
 	const mf_model *m = e->in.model;
-	uint32_t slots = m->experts + (has(f->family, REDUNDANCY) ? p->redundant : 0),
+	uint32_t slots = m->experts + p->redundant,
 		 embed_tp = st->dp > 1 && has(f->family, ATTENTION_DP) ? p->tp : st->n,
 		 heads_tp = has(f->family, WHOLE_HEADS) ? st->n : p->tp;
 

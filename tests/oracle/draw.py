@@ -118,29 +118,31 @@ def pool_of(moefs, toolchain, rng, per_scene, jobs):
 
 def accepted_sides(moefs, refused, wanted, rng, jobs):
     """For every bucket up to `wanted` neighbours of its refused plans that the rule lets through, accepted ones first."""
-    by_scene = collections.defaultdict(list)
-    for bucket, cases in refused.items():
-        for case in cases[:2 * wanted]:
-            world = moefs.world(case.scene.cluster)
-            model = inputs.config(case.scene.model)
-            texts = plans.neighbours(case.text, case.scene.phase, world, model)
-            for text in rng.sample(texts, min(len(texts), 120)):
-                by_scene[case.scene.key()].append((case.scene, text, bucket))
-            for sibling in case.scene.siblings():
-                by_scene[sibling.key()].append((sibling, case.text, bucket))
+    through = collections.defaultdict(lambda: ([], []))
 
     def judge(items):
         texts = list({text: None for _, text, _ in items})
         lines = dict(zip(texts, moefs.judge(items[0][0], texts)))
         return [(Case(scene, lines[text]["plan"], "neighbour", bucket), bucket_of(lines[text])) for scene, text, bucket in items]
 
-    through = collections.defaultdict(lambda: ([], []))
-    for found in parallel(judge, list(by_scene.values()), jobs):
-        for case, verdict in found:
-            if verdict is None:
-                through[case.bucket][0].append(case)
-            elif verdict[0] != case.bucket[0]:
-                through[case.bucket][1].append(case)
+    # Again with other refused plans where too few neighbours of the first were accepted.
+    for start in range(0, 6 * wanted, 2 * wanted):
+        by_scene = collections.defaultdict(list)
+        for bucket, cases in refused.items():
+            if len(through[bucket][0]) >= wanted:
+                continue
+            for case in cases[start:start + 2 * wanted]:
+                texts = plans.neighbours(case.text, case.scene.phase, moefs.world(case.scene.cluster), inputs.config(case.scene.model))
+                for text in rng.sample(texts, min(len(texts), 120)):
+                    by_scene[case.scene.key()].append((case.scene, text, bucket))
+                for sibling in case.scene.siblings():
+                    by_scene[sibling.key()].append((sibling, case.text, bucket))
+        for found in parallel(judge, list(by_scene.values()), jobs):
+            for case, verdict in found:
+                if verdict is None:
+                    through[case.bucket][0].append(case)
+                elif verdict[0] != case.bucket[0]:
+                    through[case.bucket][1].append(case)
     chosen = []
     for accepted, others in through.values():
         taken = spread(accepted, wanted, rng)
@@ -155,10 +157,10 @@ def draw(moefs, toolchain, rng, per_scene, edge, total, jobs):
     for case in pool:
         if case.bucket:
             buckets[case.bucket].append(case)
-    refused = {bucket: spread(cases, edge, rng) for bucket, cases in buckets.items()}
+    refused = {bucket: spread(cases, 6 * edge, rng) for bucket, cases in buckets.items()}
     chosen = {}
     for cases in refused.values():
-        for case in cases:
+        for case in cases[:edge]:
             case.role = "refused"
             chosen[case.key()] = case
     for case in accepted_sides(moefs, refused, edge, rng, jobs):

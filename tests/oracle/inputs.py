@@ -237,6 +237,8 @@ def scenes(toolchain, rng):
         found += [Scene(toolchain, m, c) for m in TRAIN_MODEL_EDGES for c in rng.sample(small, 3)]
         found += [Scene(toolchain, m, c, {"mtp": True}) for m in ("v2-lite-mtp", "v2-lite-mtp2", "qwen3-dense-last", "deepseek-v3")
                   for c in rng.sample(small, 3)]
+        found += [Scene(toolchain, rng.choice(models), rng.choice(small), {"precision": p}, {"transformer_engine": False,
+                  "permute_fusion": False}) for p in ("fp8_tensor", "fp8_block", "nvfp4") for _ in range(3)]
     for field, changes in (("workload", TRAIN_WORKLOADS if train else SERVE_WORKLOADS),
                            ("stack", TRAIN_STACKS if train else SERVE_STACKS)):
         for change in changes:

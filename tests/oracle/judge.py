@@ -114,8 +114,8 @@ def sglang(plan, answer, shallow):
     if plan["stage"] == "emit":
         return OURS, ""
     if shallow and plan["stage"] not in SGLANG_REACHED or rule in SGLANG_UNSEEN or reason.startswith(SGLANG_READ):
-        if refused and stage == "request" and plan["stage"] == "first request":
-            return REFUSED, ""  # of two things that the first request meets the witness sees one
+        if refused and (stage == "request" and plan["stage"] == "first request" or rule == "sglang.M23"):
+            return REFUSED, ""  # of two things that the first request meets the witness sees one; it loads no weights
         return (REASON, "the toolchain refuses earlier") if refused else (UNREACHED, "")
     if reason.startswith("SGLang would") and not refused:  # a rewrite that we announce must be seen
         if shallow and "CUDA graphs" in reason:
@@ -130,7 +130,7 @@ def sglang(plan, answer, shallow):
         return REFUSED, ""  # the witness walks the first pipeline stage to its end before it looks at the last
     if stage != SGLANG_STAGES.get(plan["stage"], plan["stage"]):
         return REASON, "another stage"
-    if stage != "dist-init" and squeezed(answer["message"])[:150] != squeezed(reason)[:150]:
+    if stage not in ("dist-init", "request") and squeezed(answer["message"])[:150] != squeezed(reason)[:150]:
         return REASON, "another message"
     return REFUSED, ""
 

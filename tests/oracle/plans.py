@@ -1,8 +1,9 @@
 """Plans as text: drawing them at random, near the edges, and their neighbours of one changed part."""
 import re
 
-TRAIN_ORDER = ["tp", "cp", "pp", "v", "ep", "etp", "schedule", "mb", "sharding", "z", "rc", "disp", "first", "last", "lay", "sm"]
-SERVE_ORDER = ["tp", "cp", "pp", "ep", "mdp", "rep", "lay", "a2a", "run", "dm", "g", "ck", "tbo", "r"]
+TRAIN_ORDER = ["tp", "cp", "pp", "v", "ep", "etp", "schedule", "mb", "sharding", "z", "rc", "disp", "first", "last", "lay", "sm", "nl", "ch", "pl",
+               "r", "map", "k"]
+SERVE_ORDER = ["tp", "cp", "pp", "ep", "mdp", "rep", "lay", "a2a", "run", "dm", "g", "ck", "tbo", "r", "sm", "k"]
 DEGREES = [1, 2, 3, 4, 5, 6, 8, 12, 16, 18, 24, 32]
 MODULES = ["core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"]
 SHARDING = ["zero1_offload", "fsdp"]
@@ -128,6 +129,10 @@ def train(rng, world, model):
         plan["disp"] = "disp:" + rng.choice(["allgather", "deepep", "hybridep"])
         if r < 0.05:
             plan["sm"] = f"sm{rng.choice([8, 20, 24])}"
+    if rng.random() < 0.03:  # what no command can say
+        name, part = rng.choice([("nl", "nl1"), ("ch", "ch2"), ("pl", "pl:comm_first"), ("r", "r8"), ("map", "map:placement"),
+                                 ("k", "k:128x128x64-w8-s3")])
+        plan[name] = part
     r = rng.random()
     if pp > 1 and r < 0.25:
         middle = max(layers // pp, 1)
@@ -178,6 +183,9 @@ def serve(rng, world, model):
         plan["tbo"] = "tbo"
     if rng.random() < 0.2:
         plan["r"] = f"r{rng.choice([1, 2, 4, 8, 16, 32, max(ep - experts % ep, 1) if ep else 1])}"
+    if rng.random() < 0.02:  # what no command can say
+        name, part = rng.choice([("sm", "sm20"), ("k", "k:128x128x64-w8-s3")])
+        plan[name] = part
     if rng.random() < (0.25 if pp > 1 else 0.02):
         stages = pp if rng.random() < 0.8 else pp + 1
         if stages <= layers:

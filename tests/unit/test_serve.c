@@ -650,6 +650,40 @@ Test(serve, layers_of_several_kinds)
 	teardown(f);
 }
 
+Test(serve, a_tower_that_is_not_priced_is_for_a_probe)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh800", 8);
+	mf_plan p = mf_plan_default(MF_SERVE);
+	mf_memory m;
+
+	p.tp = 8;
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && !m.probe);
+	f->model.other_parts = true;
+	open_cost(f);
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && m.probe);
+	teardown(f);
+}
+
+Test(serve, a_share_that_leaves_no_room_for_graphs_is_for_a_probe)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh800", 8);
+	mf_plan p = mf_plan_default(MF_SERVE);
+	mf_memory m;
+
+	p.tp = 8;
+	f->stack.engine = MF_ENGINE_VLLM;
+	f->stack.mem_fraction = 0.98;
+	open_cost(f);
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && m.probe);
+	p.graph = MF_GRAPH_OFF;
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && !m.probe, "without graphs the rest holds the context");
+	teardown(f);
+}
+
 Test(serve, a_probed_level_scales_decode_alone)
 {
 	fixture *f = setup("deepseek-v3", "8xh200", 8);
@@ -685,4 +719,35 @@ Test(serve, a_layer_without_a_gate_has_one_product_up)
 	near(term(f, "tp1", "dense layers"), 32 * 2 * (2 * 4096.0 * 14336 + 2 * 4096 + 2 * 14336) / 4800e6, 1e-9,
 		"two");
 	teardown(f);
+}
+
+Test(serve, explain_is_the_fast_path_under_every_engine)
+{
+	static const char *const texts[] = {"tp8", "tp1/ep8", "tp4/pp2/ep4", "tp1/ep8/a2a:deepep/tbo"};
+
+	for (int e = 0; e < MF_ENGINE_COUNT; e++) {
+		fixture *f = setup("qwen3-next-80b-a3b", "8xb200", 8);
+
+		f->work.length_spread = 0.2;
+		f->work.draft_tokens = e == MF_ENGINE_VLLM ? 3 : 0;
+		f->work.accepted_tokens = 2.5;
+		f->work.requests = e == MF_ENGINE_TRTLLM ? 64 : 0;
+		engine(f, (mf_engine)e);
+		for (size_t i = 0; i < MF_COUNT(texts); i++) {
+			mf_plan p = plan(texts[i]);
+			mf_explain *ex = explain(f, &p);
+			double token = 0, first = 0;
+			mf_time t;
+
+			mf_cost_time(f->cost, &p, &t);
+			for (size_t k = 0; k < ex->n_terms; k++)
+				*(strncmp(ex->terms[k].name, "ttft", 4) == 0 ? &first : &token) += ex->terms[k].ms;
+			near(token, t.tpot_ms, 1e-12, texts[i]);
+			near(first, t.ttft_ms, 1e-12, texts[i]);
+			cr_expect(ex->time.throughput == t.throughput && ex->time.tpot_ms == t.tpot_ms &&
+				  ex->time.ttft_ms == t.ttft_ms);
+			free(ex);
+		}
+		teardown(f);
+	}
 }
