@@ -157,10 +157,10 @@ static int const_by_name(const char *name)
 	return -1;
 }
 
-/* Overheads are shares of a throughput and may be negative; all other constants are sizes and rates. */
+/* Overheads are shares of a throughput, exponents tell how a share falls: both may be negative, other constants are not. */
 static bool is_overhead(int id)
 {
-	return id == MF_C_TAX_SERVE || id == MF_C_TAX_TRAIN || id == MF_C_OFFLOAD_OVERLAP;
+	return id == MF_C_TAX_SERVE || id == MF_C_TAX_TRAIN || id == MF_C_OFFLOAD_OVERLAP || id == MF_C_S_CTX_LARGE;
 }
 
 /* Exponents of a shape may fall with it. */

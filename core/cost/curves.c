@@ -2,6 +2,8 @@
 #include "curves.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 const mf_curve_info mf_curve_infos[MF_CURVE_COUNT] = {
 #define C(id, name, first, n, d0, d1, d2, d3) [MF_CURVE_##id] = {name, MF_C_##first, n, {d0, d1, d2, d3}},
@@ -67,6 +69,55 @@ double mf_gemm_us(const double *g, const mf_gpu_rates *r, mf_linear type, double
 double mf_padded_rows(double mine, double active)
 {
 	return mine > active ? 16 * ceil(mine / fmax(active, 1e-9) / 16) * active : 16 * active;
+}
+
+bool mf_experts_load_named(const char *name, double tokens, double topk, double experts, mf_experts_load *out)
+{
+	double top = fmax(2, tokens * 0.8), sum = 0, squares = 0, a;
+
+	*out = (mf_experts_load){0};
+	if (strcmp(name, "balanced") == 0) {
+		out->active = fmin(experts, tokens * topk);
+		out->rows = 16 * ceil(tokens * topk / out->active / 16) * out->active;
+		return true;
+	}
+	if (strncmp(name, "power_law_", 10) != 0 || sscanf(name + 10, "%lf", &a) != 1 || a == 1)
+		return false;
+	for (int pass = 0; pass < 2; pass++) {
+		double scale = pass ? tokens * topk / sum : 1;
+
+		for (int i = 0; i < (int)experts; i++) {
+			double q = (i + 0.5) / experts, load = scale * pow((pow(top, 1 - a) - 1) * q + 1, 1 / (1 - a)),
+			       hit;
+
+			if (!pass) {
+				sum += load;
+				squares += load * load;
+				continue;
+			}
+			load = fmin(load, tokens);
+			hit = 1 - exp(-load);
+			out->active += hit;
+			out->rows += 16 * fmax(hit, load > 1 ? ceil(load / 16) : 0);
+		}
+	}
+	out->cv2 = squares * experts / (sum * sum) - 1;
+	return true;
+}
+
+void mf_experts_share(
+	const mf_experts_load *l, double tokens, double topk, double experts, double ep, mf_experts_shape *s)
+{
+	double local = experts / ep, imb = 1;
+
+	if (ep > 1 && l->cv2 > 0)
+		imb = fmin(ep, 1 + 0.8 * sqrt(2 * log(ep)) * sqrt(l->cv2 / local + 1 / fmax(tokens * topk / ep, 1)));
+	s->tokens = tokens;
+	s->local = local;
+	s->active = fmin(local, l->active / ep * (1 + 0.5 * (imb - 1)));
+	s->mine = tokens * topk / ep * imb;
+	s->streamed = tokens * topk;
+	s->rows = l->rows / ep * imb;
 }
 
 double mf_experts_us(const double *g, const mf_gpu_rates *r, double peak, const mf_experts_shape *s)

@@ -59,6 +59,19 @@ typedef struct mf_experts_shape {
 } mf_experts_shape;
 /** Rows of `mine` slots spread evenly over `active` experts, each padded to a multiple of 16. */
 double mf_padded_rows(double mine, double active);
+/** How tokens fall on experts: distinct experts hit, their rows padded to 16, squared spread of the loads. */
+typedef struct mf_experts_load {
+	double active, rows, cv2;
+} mf_experts_load;
+/**
+ * Loads under the measured tables' names of a skew: "balanced", or "power_law_A": counts drawn from a density x^-A between
+ * 1 and 0.8 of the tokens, scaled to tokens x choices. False for another name.
+ */
+bool mf_experts_load_named(const char *name, double tokens, double topk, double experts, mf_experts_load *out);
+/** The part of it that the slowest of `ep` ranks has: fills active, mine, streamed and rows. */
+void mf_experts_share(
+	const mf_experts_load *l, double tokens, double topk, double experts, double ep, mf_experts_shape *s);
+
 /**
  * Constants: launch, share of HBM on weights, share of the roof, share of HBM on activations, share of foreign slots
  * that are streamed, what is left of the weights' rate with the wide tiles that kernels change to above one token a

@@ -114,11 +114,17 @@ static void fit_one(job *j)
 		memcpy(c->value, x, sizeof x);
 	} else if (!known) {
 		c->median = c->p90 = c->bias = NAN;
+		snprintf(c->reason, sizeof c->reason, "no constants to judge");
 		c->supported = false;
 		return;
 	}
 	judge(j, c->value, &c->median, &c->p90, &c->bias);
-	c->supported = c->median <= BAR_MEDIAN && c->p90 <= BAR_P90;
+	if (!(c->median <= BAR_MEDIAN && c->p90 <= BAR_P90))
+		snprintf(c->reason, sizeof c->reason,
+			"does not follow the form: median error %.2f, p90 %.2f on held-out rows", c->median, c->p90);
+	else if (j->s->useless && j->s->useless(c->value))
+		snprintf(c->reason, sizeof c->reason, "%s", j->s->useless(c->value));
+	c->supported = !c->reason[0];
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------------

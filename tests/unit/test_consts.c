@@ -228,14 +228,15 @@ Test(consts, bad_curves_are_refused_by_line_and_field)
 	}
 }
 
-Test(consts, every_shipped_overlay_is_read)
+Test(consts, the_shipped_overlays_are_read)
 {
 	for (const char *const *name = mf_builtin_names("calibrated"); *name; name++) {
-		mf_cluster c = cluster("8xh100");
+		mf_cluster c = cluster("8xh200");
 		mf_consts k;
 		mf_err err = {0};
 
 		mf_consts_factory(&k, &c);
 		cr_expect(eq(int, mf_consts_overlay(&k, *name, &err), MF_OK), "%s: %s %s", *name, err.field, err.msg);
+		cr_expect(k.domain.gpu[0] && k.domain.source[0], "%s does not say where it holds", *name);
 	}
 }
