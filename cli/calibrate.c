@@ -61,7 +61,7 @@ static void print_table(const mf_fit *f, bool check)
 			snprintf(before, sizeof before, isnan(c->before_median) ? "-" : "%.3f", c->before_median);
 		printf("%-20s %7zu %7zu  %6.3f %6.3f %+6.3f  %7s  %s  %s\n", mf_curve_infos[c->id].name, c->n_fit,
 			c->n_held, c->median, c->p90, c->bias, before, c->supported ? "follows" : "unsupported",
-			c->measured);
+			c->supported ? c->measured : c->reason);
 	}
 	puts("errors: |ln(predicted / measured)| on the shapes held out; bias: its signed median");
 }
@@ -83,6 +83,8 @@ static bool print_json(const mf_fit *f)
 		cJSON_AddItemToArray(list, item);
 		cJSON_AddStringToObject(item, "curve", info->name);
 		cJSON_AddBoolToObject(item, "supported", c->supported);
+		if (!c->supported)
+			cJSON_AddStringToObject(item, "reason", c->reason);
 		values = cJSON_AddObjectToObject(item, "values");
 		for (int p = 0; p < info->n; p++)
 			mf_json_number(values, mf_const_infos[info->first + (mf_const_id)p].name, c->value[p]);

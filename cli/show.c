@@ -50,6 +50,9 @@ static void model_json(const mf_model *m, const mf_param_count *c)
 	cJSON_AddStringToObject(o, "model_type", m->model_type);
 	cJSON_AddNumberToObject(o, "layers", m->layers);
 	cJSON_AddNumberToObject(o, "moe_layers", m->moe_layers);
+	cJSON_AddNumberToObject(o, "window_layers", m->window_layers);
+	cJSON_AddNumberToObject(o, "mamba_layers", m->mamba_layers);
+	cJSON_AddNumberToObject(o, "delta_layers", m->delta_layers);
 	cJSON_AddNumberToObject(o, "hidden", m->hidden);
 	cJSON_AddNumberToObject(o, "vocab", m->vocab);
 	cJSON_AddStringToObject(o, "attention", m->attention == MF_MLA ? "mla" : "gqa");
@@ -58,6 +61,7 @@ static void model_json(const mf_model *m, const mf_param_count *c)
 	cJSON_AddNumberToObject(o, "experts", m->experts);
 	cJSON_AddNumberToObject(o, "topk", m->topk);
 	cJSON_AddNumberToObject(o, "moe_ffn", m->moe_ffn);
+	cJSON_AddNumberToObject(o, "moe_latent", m->moe_latent);
 	cJSON_AddNumberToObject(o, "shared_ffn", m->shared_ffn);
 	cJSON_AddNumberToObject(o, "ffn", m->ffn);
 	cJSON_AddStringToObject(o, "quant", mf_choice_name(mf_quant_choices, (int)m->quant));

@@ -157,10 +157,18 @@ static int const_by_name(const char *name)
 	return -1;
 }
 
-/* Overheads are shares of a throughput and may be negative; all other constants are sizes and rates. */
+/* Overheads are shares of a throughput, exponents tell how a share falls: both may be negative, other constants are not. */
 static bool is_overhead(int id)
 {
-	return id == MF_C_TAX_SERVE || id == MF_C_TAX_TRAIN || id == MF_C_OFFLOAD_OVERLAP;
+	return id == MF_C_TAX_SERVE || id == MF_C_TAX_TRAIN || id == MF_C_OFFLOAD_OVERLAP || id == MF_C_S_CTX_LARGE;
+}
+
+/* Exponents of a shape may fall with it. */
+static bool is_exponent(int id)
+{
+	const char *name = mf_const_infos[id].name, *tail = "_exponent";
+
+	return strlen(name) > strlen(tail) && strcmp(name + strlen(name) - strlen(tail), tail) == 0;
 }
 
 static mf_status read_values(mf_consts *io, const mf_doc *d, const mf_node *map, mf_err *err)
@@ -182,7 +190,7 @@ static mf_status read_values(mf_consts *io, const mf_doc *d, const mf_node *map,
 		}
 		if (n->kind != MF_NUMBER || !isfinite(n->number))
 			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key, "expected a number");
-		if (is_overhead(id) ? n->number <= -1 : n->number < 0)
+		if (is_overhead(id) ? n->number <= -1 : n->number < 0 && !is_exponent(id))
 			return mf_fail_at(err, MF_EINPUT, d->name, n->line, n->key,
 				"%s is too small: more than %d is expected", n->text, is_overhead(id) ? -1 : 0);
 		io->v[id] = n->number;

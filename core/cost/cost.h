@@ -96,10 +96,12 @@ typedef struct mf_cost_opts {
 	double usable_fraction; /* published ledger: share of hbm_bytes that may be used; 0.9 */
 	const struct mf_autotune
 		*autotune; /* what a plan's kernel was measured at (autotune.h); NULL: kernels have no time */
+	bool frozen; /* training: weights do not learn (LoRA): no weight gradients, no exchange of them, no optimizer */
+	bool varied; /* training: packed sequences of any length; launches cost more and are never captured */
 } mf_cost_opts;
 #define MF_COST_OPTS_INIT                                                                                              \
 	{                                                                                                              \
-		MF_LEDGER_FULL, true, 0.9, NULL                                                                        \
+		MF_LEDGER_FULL, true, 0.9, NULL, false, false                                                          \
 	}
 
 /** Evaluator over fixed inputs. Owns its memo tables; not thread-safe: one a thread. Inputs and constants are borrowed. */
@@ -185,7 +187,7 @@ double mf_cost_mem_fraction(mf_cost *c, const mf_plan *p);
 
 /* ---- explain --------------------------------------------------------------------------------------------------- */
 
-#define MF_TERM_MAX_CONSTS 16
+#define MF_TERM_MAX_CONSTS 24
 /** One term of the time model. */
 typedef struct mf_term {
 	const char *name;    /* "dispatch and combine" */

@@ -15,23 +15,41 @@ typedef struct mf_gpu_rates {
 	double hbm;                  /* bytes/us */
 	double peak[MF_DTYPE_COUNT]; /* dense FLOP/us; bf16's where the GPU lacks the type */
 	double sms;
+	double l2; /* bytes of cache that may still hold what the operation reads; 0: none, as between layers of a model */
 } mf_gpu_rates;
 mf_gpu_rates mf_gpu_rates_of(const mf_cluster *c);
+/** As a benchmark sees the GPU that repeats one operation: what fits the cache is found there. */
+mf_gpu_rates mf_gpu_rates_warm(const mf_cluster *c);
 
 /** Storage and arithmetic of a dense GEMM: bf16, fp8 scaled by blocks, fp8 scaled by tensor or row, nvfp4. */
 typedef enum mf_linear { MF_LIN_BF16, MF_LIN_FP8_BLOCK, MF_LIN_FP8, MF_LIN_FP4, MF_LIN_COUNT } mf_linear;
 
-/** Constants: launch, us a 1024 of k, share of HBM, share of the roof, least fill of the SMs. */
-enum { MF_GEMM_T0, MF_GEMM_TAU, MF_GEMM_HBM, MF_GEMM_ROOF, MF_GEMM_FILL, MF_GEMM_CONSTS };
 /**
- * m x n x k with activations as stored: t0 + tau k/1024 + hypot(bytes / (a hbm), 2 max(m,16) n k / (b F u)), u the share
- * of the last wave of 128 x 128 tiles that is filled.
+ * Constants: launch, us a 1024 of k, share of HBM, share of the roof, least fill of the SMs, depth of k that filling the
+ * pipeline costs, and the cache: share of the L2 that serves repeated reads, and how much faster it is than HBM.
+ */
+enum {
+	MF_GEMM_T0,
+	MF_GEMM_TAU,
+	MF_GEMM_HBM,
+	MF_GEMM_ROOF,
+	MF_GEMM_FILL,
+	MF_GEMM_DEPTH,
+	MF_GEMM_L2,
+	MF_GEMM_WARM,
+	MF_GEMM_CONSTS
+};
+/**
+ * m x n x k with activations as stored: t0 + tau k/1024 + hypot(bytes / (a hbm), 2 max(m,16) n (k + k0) / (b F u)), u
+ * the share of the last wave of 128 x 128 tiles that is filled.
  */
 double mf_gemm_us(const double *g, const mf_gpu_rates *r, mf_linear type, double m, double n, double k);
 
 /** One fused expert layer on one rank. */
 typedef struct mf_experts_shape {
+	double tokens;        /* routed together */
 	double hidden, width; /* width of an expert's share on this rank */
+	double local;         /* experts of this rank */
 	double matrices;      /* 3 gated, 2 not */
 	double weight_bytes;  /* a parameter */
 	double active;        /* distinct experts of this rank that get a token */
@@ -41,20 +59,84 @@ typedef struct mf_experts_shape {
 } mf_experts_shape;
 /** Rows of `mine` slots spread evenly over `active` experts, each padded to a multiple of 16. */
 double mf_padded_rows(double mine, double active);
-/** Constants: launch, share of HBM on weights, share of the roof, share of HBM on activations, share of foreign slots. */
-enum { MF_MOE_T0, MF_MOE_HBM, MF_MOE_ROOF, MF_MOE_ACT, MF_MOE_FOREIGN, MF_MOE_CONSTS };
-/** t0 + hypot(weights of active experts, flop of rows padded to 16 an expert) + (mine + x foreign) (3 h + 4 I) 2 / (g hbm). */
+/** How tokens fall on experts: distinct experts hit, their rows padded to 16, squared spread of the loads. */
+typedef struct mf_experts_load {
+	double active, rows, cv2;
+} mf_experts_load;
+/**
+ * Loads under the measured tables' names of a skew: "balanced", or "power_law_A": counts drawn from a density x^-A between
+ * 1 and 0.8 of the tokens, scaled to tokens x choices. False for another name.
+ */
+bool mf_experts_load_named(const char *name, double tokens, double topk, double experts, mf_experts_load *out);
+/** The part of it that the slowest of `ep` ranks has: fills active, mine, streamed and rows. */
+void mf_experts_share(
+	const mf_experts_load *l, double tokens, double topk, double experts, double ep, mf_experts_shape *s);
+
+/**
+ * Constants: launch, share of HBM on weights, share of the roof, share of HBM on activations, share of foreign slots
+ * that are streamed, what is left of the weights' rate with the wide tiles that kernels change to above one token a
+ * local expert, least fill of the SMs, and the cache as in a GEMM.
+ */
+enum {
+	MF_MOE_T0,
+	MF_MOE_HBM,
+	MF_MOE_ROOF,
+	MF_MOE_ACT,
+	MF_MOE_FOREIGN,
+	MF_MOE_WIDE,
+	MF_MOE_FILL,
+	MF_MOE_L2,
+	MF_MOE_WARM,
+	MF_MOE_CONSTS
+};
+/** t0 + hypot(weights of active experts, flop of padded rows) / u + (mine + x foreign) (3 h + 4 I) 2 / (g hbm). */
 double mf_experts_us(const double *g, const mf_gpu_rates *r, double peak, const mf_experts_shape *s);
 
-/** Constants: launch, us a wave of requests, share of HBM, share of the roof. */
-enum { MF_DEC_T0, MF_DEC_WAVE, MF_DEC_HBM, MF_DEC_ROOF, MF_DEC_CONSTS };
-/** Decode of `batch` requests at `context` tokens each: t0 + s B KV/SMs + hypot(KV bytes / (a hbm), flop / (b F)). */
+/**
+ * Constants: launch, us a 128 of the head size, us more with an fp8 cache, us a wave of requests (head size 128), share
+ * of HBM, what an fp8 cache leaves of it, share of the roof, tokens that keep one SM streaming, and the cache.
+ */
+enum {
+	MF_DEC_T0,
+	MF_DEC_HEAD,
+	MF_DEC_FP8,
+	MF_DEC_WAVE,
+	MF_DEC_HBM,
+	MF_DEC_FP8_HBM,
+	MF_DEC_ROOF,
+	MF_DEC_DEPTH,
+	MF_DEC_L2,
+	MF_DEC_WARM,
+	MF_DEC_CONSTS
+};
+/**
+ * Decode of `batch` requests at `context` tokens each: t0 + d/128 (th + s B KV/SMs) + hypot(KV bytes / (a hbm u), flop /
+ * (b F)), u the share of the SMs that have keys to stream.
+ */
 double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double heads, double kv_heads,
 	double head_dim, double kv_bytes, double context);
 
-/** Constants: launch, us a 1024 of tokens, share of the roof, share of HBM. */
-enum { MF_CTX_T0, MF_CTX_TOKENS, MF_CTX_ROOF, MF_CTX_HBM, MF_CTX_CONSTS };
-/** `seqs` causal prompts of n tokens each after `cached`; window 0 is full attention. */
+/**
+ * Constants: launch, us a wave of heads, share of the roof at head size 128, share of HBM, us a 1024 keys of the longest
+ * chain (head size 128), keys beyond the window that tiles touch, and exponents of the head size: of the roof below 128
+ * and above, of the chain.
+ */
+enum {
+	MF_CTX_T0,
+	MF_CTX_WAVE,
+	MF_CTX_ROOF,
+	MF_CTX_HBM,
+	MF_CTX_CHAIN,
+	MF_CTX_WINDOW,
+	MF_CTX_SMALL,
+	MF_CTX_LARGE,
+	MF_CTX_CHAIN_HEAD,
+	MF_CTX_CONSTS
+};
+/**
+ * `seqs` causal prompts of n tokens each after `cached`; window 0 is full attention: t0 + s seqs H/SMs + hypot(flop /
+ * (b F d'), longest chain of keys) + io / (g hbm).
+ */
 double mf_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double window,
 	double heads, double kv_heads, double head_dim);
 
@@ -68,8 +150,8 @@ enum { MF_MLACTX_T0, MF_MLACTX_ROWS, MF_MLACTX_ROOF, MF_MLACTX_CONSTS };
 double mf_mla_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double heads,
 	double qk_dim, double v_dim);
 
-/** One of MLA's two absorbed products (k or v side). Constants: launch, share of the bf16 roof, share of HBM. */
-enum { MF_BMM_T0, MF_BMM_ROOF, MF_BMM_HBM, MF_BMM_CONSTS };
+/** One of MLA's two absorbed products (k or v side). Constants: launch, share of the bf16 roof, share of HBM, the cache. */
+enum { MF_BMM_T0, MF_BMM_ROOF, MF_BMM_HBM, MF_BMM_L2, MF_BMM_WARM, MF_BMM_CONSTS };
 double mf_mla_bmm_us(
 	const double *g, const mf_gpu_rates *r, double batch, double heads, double head_dim, double kv_lora);
 
@@ -83,8 +165,16 @@ enum { MF_COLL_T0, MF_COLL_RANK, MF_COLL_BUS, MF_COLL_ROOT, MF_COLL_CONSTS };
 /** t0 + t1 n + r sqrt(bytes) + bytes (n-1)/n / bus; bytes of the whole gathered buffer. */
 double mf_collective_us(const double *g, double n, double bytes, double share);
 
-/** DeepEP, either mode. Constants: launch and TB/s of dispatch, launch and TB/s of combine. */
-enum { MF_EP_DISPATCH_T0, MF_EP_DISPATCH_RATE, MF_EP_COMBINE_T0, MF_EP_COMBINE_RATE, MF_EP_CONSTS };
+/** DeepEP, either mode. Constants of dispatch, then of combine: launch, TB/s, ns a row sent. */
+enum {
+	MF_EP_DISPATCH_T0,
+	MF_EP_DISPATCH_RATE,
+	MF_EP_DISPATCH_ROW,
+	MF_EP_COMBINE_T0,
+	MF_EP_COMBINE_RATE,
+	MF_EP_COMBINE_ROW,
+	MF_EP_CONSTS
+};
 /** Low latency inside one node: fp8 out, bf16 back, a copy per choice. `share` as in mf_all_reduce_us. */
 double mf_ll_dispatch_us(const double *g, double tokens, double hidden, double topk, double share);
 double mf_ll_combine_us(const double *g, double tokens, double hidden, double topk, double share);

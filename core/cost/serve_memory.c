@@ -259,8 +259,10 @@ void mf_serve_memory_eval(mf_cost *c, const mf_plan *p, mf_memory *out, mf_expla
 		rest = (1 - b.fraction) * (c->in.cluster->device_bytes - b.context) + b.context;
 		out->total_bytes = b.weights + kv + rest;
 		out->fits = b.room >= one && b.fraction > 0;
-		/* Little room in the pool, or a share that leaves less outside it than captured graphs can take. */
-		out->probe = out->fits && (b.room < one + fmin(band, 4 * one) || rest < b.context + graphs);
+		/* Little room in the pool, a share that leaves less outside it than captured graphs can take, or a tower whose
+		 * weights and profile run are not priced. */
+		out->probe = out->fits && (b.room < one + fmin(band, 4 * one) || rest < b.context + graphs ||
+						  c->in.model->other_parts);
 		if (!out->fits)
 			out->total_bytes = fmax(out->total_bytes, b.weights + one + fmin(rest, b.reserve + b.context));
 	}

@@ -140,7 +140,9 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 	mf_dtype type;
 	mf_curve_id id = expert_curve(c, &type);
 	double slots = tokens * m->topk, imb = imbalance(c, z, slots);
-	mf_experts_shape s = {.hidden = mf_model_expert_width(m),
+	mf_experts_shape s = {.tokens = tokens,
+		.local = m->experts / (double)z->ep,
+		.hidden = mf_model_expert_width(m),
 		.width = m->moe_ffn / (double)z->mtp,
 		.matrices = m->gated ? 3 : 2,
 		.weight_bytes = mf_serve_expert_bytes(m)};

@@ -452,6 +452,10 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 		gather_bytes = s->grad_bytes; /* an all-reduce: its second half carries gradients */
 	scatter = tt_ring(s, st->dense * s->grad_bytes, n, in_d) + tt_ring(s, st->experts * s->grad_bytes, edp, in_e);
 	gather = tt_ring(s, st->dense * gather_bytes, n, in_d) + tt_ring(s, st->experts * gather_bytes, edp, in_e);
+	if (c->opts.frozen) { /* adapters are small enough to leave out; sharded weights are still gathered */
+		scatter = 0;
+		gather = p->sharding == MF_FSDP && p->zero_stage >= 3 ? gather : 0;
+	}
 	if (p->sharding == MF_FSDP && p->zero_stage >= 2) {
 		/* Gradients are scattered every micro-batch; under stage 3 parameters are gathered for both passes too.
 		 */
@@ -482,6 +486,9 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 	}
 	st->scatter = scatter;
 	st->gather = gather;
+	st->optimizer = st->offload = st->offload_copy = 0;
+	if (c->opts.frozen)
+		return;
 	shard = sharded ? st->dense / n + st->experts / edp : st->dense + st->experts;
 	st->optimizer = tt_stream(s, (st->dense + st->experts) * mf_k(c, MF_C_OPT_LOCAL), 20) +
 			tt_stream(s, shard * mf_k(c, MF_C_OPT_SHARD), 20);
@@ -494,7 +501,6 @@ static void exchange_and_update(const mf_cost *c, const mf_plan *p, uint32_t dp,
 		st->optimizer += 5 * (st->experts / edp / (h * f) * round + st->dense / n * 6 * h) /
 				 (c->in.cluster->tflops[MF_BF16] * 1e12 * mf_k(c, MF_C_MUON_ROOF));
 	}
-	st->offload = st->offload_copy = 0;
 	if (p->sharding == MF_ZERO1_OFFLOAD) {
 		/* Gradient down, parameter up and the states once each way over the host's memory. */
 		const mf_cluster *cl = c->in.cluster;

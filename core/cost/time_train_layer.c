@@ -94,7 +94,7 @@ static void add(tt_layer *l, tt_term term, double f, double b)
 static double linear(const ctx *x, tt_layer *l, tt_term term, double m, double n, double k, bool low, double groups)
 {
 	double f = gemm(x, m, n, k, low, GEMM_FORWARD, groups);
-	double w = gemm(x, m, n, k, low, GEMM_WGRAD, groups);
+	double w = x->c->opts.frozen ? 0 : gemm(x, m, n, k, low, GEMM_WGRAD, groups);
 
 	add(l, term, f, gemm(x, m, n, k, low, GEMM_DGRAD, groups) + w);
 	l->wgrad += w;
@@ -490,7 +490,8 @@ static tt_pass host_floor(const ctx *x, tt_kind kind)
 {
 	const mf_cost *c = x->c;
 	const mf_stack *stack = c->in.stack;
-	double graph = stack->graphs == MF_GRAPHS_FULL      ? 1
+	double graph = c->opts.varied                       ? 0
+		       : stack->graphs == MF_GRAPHS_FULL    ? 1
 		       : stack->graphs == MF_GRAPHS_PARTIAL ? mf_k(c, MF_C_GRAPH_PARTIAL)
 							    : 0;
 	/* 45 % of a layer's launches are the mixer's, 55 % a MoE sublayer's, 20 % a dense MLP's. */
@@ -499,12 +500,13 @@ static tt_pass host_floor(const ctx *x, tt_kind kind)
 												  : 0);
 	double share = 1 - graph * mf_k(c, MF_C_GRAPH_CUT);
 	double grace = c->in.cluster->grace ? mf_k(c, MF_C_HOST_GRACE) : 1;
+	double eager = c->opts.varied ? mf_k(c, MF_C_HOST_EAGER) : 1;
 	tt_pass t = {0, 0};
 
 	if (graph >= 1)
 		return t;
-	t.f = mf_k(c, MF_C_HOST_FWD) * MILLI * part * share * grace;
-	t.b = mf_k(c, MF_C_HOST_BWD) * MILLI * part * share * grace;
+	t.f = mf_k(c, MF_C_HOST_FWD) * MILLI * part * share * grace * eager;
+	t.b = mf_k(c, MF_C_HOST_BWD) * MILLI * part * share * grace * eager;
 	if (kind.ffn == TT_FFN_MOE) {
 		double n = (x->s->fused_quant ? 1 : x->local_experts) * (x->low ? mf_k(c, MF_C_HOST_LOW) : 1);
 		double launch = n * fmax(1, x->p->comm_chunks) * mf_k(c, MF_C_HOST_GEMM) * MICRO * grace;

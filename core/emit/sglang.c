@@ -130,6 +130,19 @@ struct step {
 	bool a2a, low_latency;
 };
 
+/* A runner that has no function for an all-to-all backend; each pair has its own text. */
+static mf_rule_id unfused(const mf_plan *p)
+{
+	static const mf_rule_id trtllm[] = {MF_RULE_NONE, MF_R_SGL_M15_TRTLLM_DEEPEP, MF_R_SGL_M15_TRTLLM_MOONCAKE,
+		MF_R_SGL_M15_TRTLLM_NIXL, MF_R_SGL_M15_TRTLLM_FLASHINFER};
+	static const mf_rule_id cutlass[] = {MF_RULE_NONE, MF_R_SGL_M15_CUTLASS_DEEPEP, MF_R_SGL_M15_CUTLASS_MOONCAKE,
+		MF_R_SGL_M15_CUTLASS_NIXL, MF_RULE_NONE};
+
+	return p->runner == MF_RUN_FLASHINFER_TRTLLM    ? trtllm[p->a2a]
+	       : p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a]
+							: MF_RULE_NONE;
+}
+
 #define GUARD(condition, rule, ...)                                                                                    \
 	do {                                                                                                           \
 		if ((condition) && MF_REFUSE(s, rule, ##__VA_ARGS__))                                                  \
@@ -143,6 +156,15 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(p->sm_budget, MF_R_SGL_PLAN_SM);
 	GUARD(p->comm_kind != MF_COMM_STREAM, MF_R_SGL_PLAN_COMM);
 	GUARD(e->sglang->hybrid, MF_R_SGL_MODEL_HYBRID);
+	/* What is known of a format that is not covered comes first: NVFP4 experts take FlashInfer's TensorRT-LLM runner on
+	 * Blackwell where none is asked for, and it has no function for an all-to-all backend. */
+	if (st->a2a && e->in.model->quant == MF_QUANT_NVFP4 && e->in.cluster->sm / 10 == 10) {
+		mf_plan built = *p;
+
+		if (built.runner == MF_RUN_AUTO)
+			built.runner = MF_RUN_FLASHINFER_TRTLLM;
+		GUARD(unfused(&built), unfused(&built));
+	}
 	GUARD(e->sglang->uncovered, MF_R_SGL_MODEL_QUANT);
 	GUARD(e->sglang->dense_layers, MF_R_SGL_MODEL_DENSE, e->sglang->dense_layers);
 	GUARD(e->in.stack->engine != MF_ENGINE_SGLANG, MF_R_SGL_STACK_ENGINE);
@@ -237,19 +259,6 @@ static bool deepep_class(const mf_plan *p)
 	return p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL;
 }
 
-/* A runner that has no function for an all-to-all backend; each pair has its own text. */
-static mf_rule_id unfused(const mf_plan *p)
-{
-	static const mf_rule_id trtllm[] = {MF_RULE_NONE, MF_R_SGL_M15_TRTLLM_DEEPEP, MF_R_SGL_M15_TRTLLM_MOONCAKE,
-		MF_R_SGL_M15_TRTLLM_NIXL, MF_R_SGL_M15_TRTLLM_FLASHINFER};
-	static const mf_rule_id cutlass[] = {MF_RULE_NONE, MF_R_SGL_M15_CUTLASS_DEEPEP, MF_R_SGL_M15_CUTLASS_MOONCAKE,
-		MF_R_SGL_M15_CUTLASS_NIXL, MF_RULE_NONE};
-
-	return p->runner == MF_RUN_FLASHINFER_TRTLLM    ? trtllm[p->a2a]
-	       : p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a]
-							: MF_RULE_NONE;
-}
-
 /* One MoE layer, in the order in which its constructor asks. */
 static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
@@ -289,14 +298,6 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 	}
 	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
 		GUARD(unfused(p), unfused(p));
-	/* NVFP4 experts take FlashInfer's TensorRT-LLM runner on Blackwell where none is asked for. */
-	if (st->a2a && e->in.model->quant == MF_QUANT_NVFP4 && e->in.cluster->sm / 10 == 10) {
-		mf_plan built = *p;
-
-		if (built.runner == MF_RUN_AUTO)
-			built.runner = MF_RUN_FLASHINFER_TRTLLM;
-		GUARD(unfused(&built), unfused(&built));
-	}
 	GUARD(p->a2a == MF_A2A_FLASHINFER && has(f->family, ROUTES_ITSELF), MF_R_SGL_X26);
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
 	GUARD(p->a2a == MF_A2A_MOONCAKE && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);

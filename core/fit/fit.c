@@ -13,8 +13,9 @@
 
 /* One shape in five judges. */
 #define HELD_ONE_IN 5
-/* More rows than this do not change a fit of five constants; the sample is by hash, so it is the same every time. */
-#define FIT_ROWS 6000
+/* Starts are tried on few rows, the best one is finished on more. Samples are by hash, so the same every time. */
+#define SEARCH_ROWS 1200
+#define FIT_ROWS 4000
 /* Curves that miss the held-out rows by more than this in the median, or by this much in a tenth, are unsupported. */
 #define BAR_MEDIAN 0.25
 #define BAR_P90 1.2
@@ -80,6 +81,14 @@ static void reread(job *j)
 	snprintf(j->out->note, sizeof j->out->note, "%s; %s", j->s->note, j->s->reread_note);
 }
 
+static void search(job *j, double *x, size_t n)
+{
+	j->n_used = j->n_fit < SEARCH_ROWS ? j->n_fit : SEARCH_ROWS;
+	mf_minimize(robust_loss, j, x, j->s->lo, j->s->hi, n, 3);
+	j->n_used = j->n_fit < FIT_ROWS ? j->n_fit : FIT_ROWS;
+	mf_minimize(robust_loss, j, x, j->s->lo, j->s->hi, n, 0);
+}
+
 static void fit_one(job *j)
 {
 	mf_fit_curve *c = j->out;
@@ -95,22 +104,27 @@ static void fit_one(job *j)
 		c->before_median = NAN;
 	if (!j->check) {
 		qsort(j->fit, j->n_fit, sizeof *j->fit, by_hash);
-		j->n_used = j->n_fit < FIT_ROWS ? j->n_fit : FIT_ROWS;
 		for (int i = 0; i < info->n; i++)
 			x[i] = known ? c->value[i] : 0.5 * (j->s->lo[i] + j->s->hi[i]);
-		mf_minimize(robust_loss, j, x, j->s->lo, j->s->hi, (size_t)info->n, 3);
+		search(j, x, (size_t)info->n);
 		if (j->s->impossible && j->s->impossible(x)) {
 			reread(j);
-			mf_minimize(robust_loss, j, x, j->s->lo, j->s->hi, (size_t)info->n, 3);
+			search(j, x, (size_t)info->n);
 		}
 		memcpy(c->value, x, sizeof x);
 	} else if (!known) {
 		c->median = c->p90 = c->bias = NAN;
+		snprintf(c->reason, sizeof c->reason, "no constants to judge");
 		c->supported = false;
 		return;
 	}
 	judge(j, c->value, &c->median, &c->p90, &c->bias);
-	c->supported = c->median <= BAR_MEDIAN && c->p90 <= BAR_P90;
+	if (!(c->median <= BAR_MEDIAN && c->p90 <= BAR_P90))
+		snprintf(c->reason, sizeof c->reason,
+			"does not follow the form: median error %.2f, p90 %.2f on held-out rows", c->median, c->p90);
+	else if (j->s->useless && j->s->useless(c->value))
+		snprintf(c->reason, sizeof c->reason, "%s", j->s->useless(c->value));
+	c->supported = !c->reason[0];
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------------
@@ -432,7 +446,7 @@ mf_status mf_fit_run(mf_fit *out, const mf_fit_options *o, mf_err *err)
 	pthread_mutex_init(&r->lock, NULL);
 	if ((st = read_tables(r, err)) < 0 || (st = find_gpu(r, err)) < 0)
 		goto done;
-	r->gpu.rates = mf_gpu_rates_of(&out->gpu);
+	r->gpu.rates = mf_gpu_rates_warm(&out->gpu);
 	mf_consts_factory(&factory, &out->gpu);
 	r->gpu.link_share = fmin(1, out->gpu.link_gbps / factory.v[MF_C_S_LINK_REF]);
 	r->gpu.mxfp4_peak = r->gpu.rates.peak[out->gpu.family == MF_BLACKWELL ? MF_FP8 : MF_BF16];

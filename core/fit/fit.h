@@ -54,6 +54,7 @@ typedef struct mf_fit_curve {
 	double lo[MF_FIT_DIMS], hi[MF_FIT_DIMS]; /* ranges of the domain's dimensions over all rows */
 	char source[96];                         /* "gemm_perf.csv" */
 	char measured[160];                      /* framework, version, device and kernel that the table names */
+	char reason[160];                        /* why it is not supported */
 	char note[160];                          /* rows left out and why; "" for none */
 	size_t n_fit, n_held;
 	size_t n_bad;             /* rows whose shape cannot be read */

@@ -60,7 +60,7 @@ static double nelder_mead(const problem *p, double *best)
 			v[i][i - 1] += best[i - 1] > 0 ? -0.25 : 0.25;
 		f[i] = loss(p, v[i]);
 	}
-	for (int step = 0; step < 250 * (int)n; step++) {
+	for (int step = 0; step < 100 * (int)n; step++) {
 		lo = hi = 0;
 		for (size_t i = 1; i <= n; i++) {
 			lo = f[i] < f[lo] ? i : lo;
@@ -69,7 +69,7 @@ static double nelder_mead(const problem *p, double *best)
 		next = lo;
 		for (size_t i = 0; i <= n; i++)
 			next = i != hi && f[i] > f[next] ? i : next;
-		if (f[hi] - f[lo] <= 1e-7 * (fabs(f[lo]) + 1e-12))
+		if (f[hi] - f[lo] <= 1e-6 * (fabs(f[lo]) + 1e-12))
 			break;
 		for (size_t k = 0; k < n; k++) {
 			mid[k] = 0;
@@ -134,7 +134,7 @@ double mf_minimize(double (*f)(void *payload, const double *x), void *payload, d
 		}
 	}
 	/* A fresh simplex at the best point walks on where the last one had collapsed. */
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 2; i++) {
 		memcpy(u, best, sizeof u);
 		double g = nelder_mead(&p, u);
 

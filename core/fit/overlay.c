@@ -17,7 +17,7 @@ void mf_fit_overlay(const mf_fit *f, const char *origin, mf_buf *out)
 		"# One shape in five, chosen by a hash of the shape, was kept out of the fit; median and p90 are of\n"
 		"# |ln(predicted/measured)| on those. Rates are shares of the datasheet's.\n"
 		"domain:\n  gpu: %s\n  source: \"%s\"\n"
-		"values: {}\ncurves:\n",
+		"curves:\n",
 		f->device, origin, f->gpu.gpu, origin);
 	for (size_t i = 0; i < f->n_curves; i++) {
 		const mf_fit_curve *c = &f->curves[i];
@@ -33,10 +33,7 @@ void mf_fit_overlay(const mf_fit *f, const char *origin, mf_buf *out)
 				mf_buf_putc(out, '\n');
 			}
 		} else {
-			mf_buf_printf(out,
-				"    unsupported: \"does not follow the form: median error %.2f, p90 %.2f on held-out "
-				"rows\"\n",
-				c->median, c->p90);
+			mf_buf_printf(out, "    unsupported: \"%s\"\n", c->reason);
 		}
 		mf_buf_puts(out, "    domain: {");
 		for (int d = 0; d < MF_CURVE_DIMS && info->dim[d]; d++) {

@@ -79,34 +79,13 @@ GEMM(FP4)
 /* ---- expert layer: num_tokens hidden_size inter_size topk num_experts moe_tp_size moe_ep_size latency moe_dtype
  * distribution ---- */
 
-/*
- * Tokens an expert under the tables' "power_law_a": counts drawn from a density x^-a between 1 and 0.8 of the tokens
- * and scaled to tokens x choices. The expected distinct experts, and their rows padded to 16 an expert.
- */
-static void power_law(double tokens, double topk, double experts, double a, double *active, double *rows, double *cv2)
+enum { M_TOKENS, M_HIDDEN, M_WIDTH, M_ACTIVE, M_MINE, M_STREAMED, M_ROWS, M_BYTES, M_MATRICES, M_LOCAL };
+
+/* Shapes of Nemotron 3 checkpoints, whose experts have two matrices; the tables do not say which have. */
+static bool ungated(double hidden, double topk, double experts)
 {
-	double top = fmax(2, tokens * 0.8), sum = 0, squares = 0, scale;
-
-	*active = *rows = 0;
-	for (int pass = 0; pass < 2; pass++) {
-		scale = pass ? tokens * topk / sum : 1;
-		for (int i = 0; i < (int)experts; i++) {
-			double q = (i + 0.5) / experts, load = scale * pow((pow(top, 1 - a) - 1) * q + 1, 1 / (1 - a));
-
-			if (!pass) {
-				sum += load;
-				squares += load * load;
-				continue;
-			}
-			load = fmin(load, tokens);
-			*active += 1 - exp(-load);
-			*rows += 16 * fmax(1 - exp(-load), load > 1 ? ceil(load / 16) : 0);
-		}
-	}
-	*cv2 = squares * experts / (sum * sum) - 1;
+	return (topk == 22 && experts == 512) || (hidden == 2688 && topk == 6 && experts == 128);
 }
-
-enum { M_TOKENS, M_HIDDEN, M_WIDTH, M_ACTIVE, M_MINE, M_STREAMED, M_ROWS, M_BYTES, M_MATRICES, M_PEAK };
 
 static bool take_experts(const reader *r, size_t row, obs *o)
 {
@@ -122,8 +101,10 @@ static bool take_experts(const reader *r, size_t row, obs *o)
 		{MF_CURVE_MOE_INT4, "int4_wo", NULL, 0.53125},
 	};
 	double tokens = num(r, row, 0), topk = num(r, row, 3), experts = num(r, row, 4), tp = num(r, row, 5),
-	       ep = num(r, row, 6), width = num(r, row, 2), local = experts / ep, a, active, rows, cv2 = 0, imb = 1;
-	const char *dist = text(r, row, 9), *want = types[r->s->arg].name;
+	       ep = num(r, row, 6), width = num(r, row, 2);
+	const char *want = types[r->s->arg].name;
+	mf_experts_load load;
+	mf_experts_shape s;
 
 	if (types[r->s->arg].blackwell && r->gpu->family == MF_BLACKWELL)
 		want = types[r->s->arg].blackwell;
@@ -132,33 +113,30 @@ static bool take_experts(const reader *r, size_t row, obs *o)
 	/* DeepSeek-V3's shape was drawn through group-limited gating: half the experts never get a token. */
 	if (num(r, row, 1) == 7168 && width == 2048 && topk == 8 && experts == 256)
 		return false;
-	if (strncmp(dist, "power_law_", 10) == 0 && sscanf(dist + 10, "%lf", &a) == 1 && a != 1)
-		power_law(tokens, topk, experts, a, &active, &rows, &cv2);
-	else if (strcmp(dist, "balanced") == 0) {
-		active = fmin(experts, tokens * topk);
-		rows = 16 * ceil(tokens * topk / active / 16) * active;
-	} else
+	if (!mf_experts_load_named(text(r, row, 9), tokens, topk, experts, &load))
 		return false;
-	if (ep > 1 && cv2 > 0)
-		imb = fmin(ep, 1 + 0.8 * sqrt(2 * log(ep)) * sqrt(cv2 / local + 1 / fmax(tokens * topk / ep, 1)));
+	mf_experts_share(&load, tokens, topk, experts, ep, &s);
 	o->x[M_TOKENS] = tokens;
 	o->x[M_HIDDEN] = num(r, row, 1);
 	o->x[M_WIDTH] = width / tp;
-	o->x[M_ACTIVE] = fmin(local, active / ep * (1 + 0.5 * (imb - 1)));
-	o->x[M_MINE] = tokens * topk / ep * imb;
-	o->x[M_STREAMED] = tokens * topk;
-	o->x[M_ROWS] = rows / ep * imb;
+	o->x[M_ACTIVE] = s.active;
+	o->x[M_MINE] = s.mine;
+	o->x[M_STREAMED] = s.streamed;
+	o->x[M_ROWS] = s.rows;
 	o->x[M_BYTES] = types[r->s->arg].bytes;
-	o->x[M_MATRICES] = 3;
+	o->x[M_MATRICES] = ungated(o->x[M_HIDDEN], topk, experts) ? 2 : 3;
+	o->x[M_LOCAL] = s.local;
 	o->us = num(r, row, 7) * 1e3;
 	o->shape = HASH(o->x[M_HIDDEN], width, topk, experts, tp, ep);
-	dims(o, tokens, o->x[M_HIDDEN], o->x[M_WIDTH], local);
+	dims(o, tokens, o->x[M_HIDDEN], o->x[M_WIDTH], s.local);
 	return true;
 }
 
 static double experts_us(const double *g, const spec_gpu *u, const obs *o, double peak)
 {
-	mf_experts_shape s = {.hidden = o->x[M_HIDDEN],
+	mf_experts_shape s = {.tokens = o->x[M_TOKENS],
+		.local = o->x[M_LOCAL],
+		.hidden = o->x[M_HIDDEN],
 		.width = o->x[M_WIDTH],
 		.matrices = o->x[M_MATRICES],
 		.weight_bytes = o->x[M_BYTES],
@@ -346,11 +324,12 @@ static double all_reduce(const double *g, const spec_gpu *u, const obs *o)
 
 static bool take_collective(const reader *r, size_t row, obs *o)
 {
-	static const char *const names[] = {"all_gather", "reduce_scatter", "alltoall"};
+	static const char *const names[] = {"all_gather", "reduce_scatter", "alltoall", "all_reduce"};
 	bool pcie = r->s->id == MF_CURVE_PAG;
 
 	o->x[0] = num(r, row, 0);
 	o->x[1] = num(r, row, 1) * element_bytes(text(r, row, 4));
+	o->x[2] = r->s->id == MF_CURVE_NAR ? 2 : 1; /* an all-reduce moves everything twice */
 	o->us = num(r, row, 2) * 1e3;
 	o->shape = HASH(o->x[0], o->x[1]);
 	dims(o, o->x[0], o->x[1], 0, 0);
@@ -359,7 +338,7 @@ static bool take_collective(const reader *r, size_t row, obs *o)
 
 static double collective(const double *g, const spec_gpu *u, const obs *o)
 {
-	return mf_collective_us(g, o->x[0], o->x[1], u->link_share);
+	return mf_collective_us(g, o->x[0], o->x[2] * o->x[1], u->link_share);
 }
 
 /* ---- DeepEP: hidden_size num_token num_topk, then times ---- */
@@ -407,15 +386,23 @@ static bool on_pcie(const mf_cluster *c)
 	return c->fabric == MF_FABRIC_PCIE;
 }
 
+/* Emulated formats: the kernel that a table was made with is not the one that engines serve with. */
+static const char *slow_experts(const double *value)
+{
+	return value[MF_MOE_HBM] < 0.3
+		       ? "this kernel reads weights at under a third of the memory's rate: no engine's choice"
+		       : NULL;
+}
+
+#define RANGE(...)                                                                                                     \
+	{                                                                                                              \
+		__VA_ARGS__                                                                                            \
+	}
 #define GEMM_SPEC(curve, which, f)                                                                                     \
 	{                                                                                                              \
 		.id = MF_CURVE_##curve, .file = "gemm_perf.csv", .columns = "m n k latency gemm_dtype", .arg = which,  \
-		.take = take_gemm, .predict = f, .lo = {0.5, 0, 0.05, 0.05, 0.01},                                     \
-		.hi = { 60,                                                                                            \
-			6,                                                                                             \
-			1.2,                                                                                           \
-			1.2,                                                                                           \
-			1 }                                                                                            \
+		.take = take_gemm, .predict = f, .lo = RANGE(0.5, 0, 0.05, 0.05, 0.01, 0, 0.02, 1),                    \
+		.hi = RANGE(60, 6, 1, 1.2, 1, 2000, 1.5, 8),                                                           \
 	}
 #define EXPERTS_SPEC(curve, which, f)                                                                                  \
 	{                                                                                                              \
@@ -423,12 +410,9 @@ static bool on_pcie(const mf_cluster *c)
 		.columns = "num_tokens hidden_size inter_size topk num_experts moe_tp_size moe_ep_size latency "       \
 			   "moe_dtype distribution",                                                                   \
 		.note = "hidden 7168, width 2048, top 8 of 256 left out: drawn through group-limited gating",          \
-		.arg = which, .take = take_experts, .predict = f, .lo = {2, 0.05, 0.02, 0.02, 0},                      \
-		.hi = { 120,                                                                                           \
-			1.2,                                                                                           \
-			1,                                                                                             \
-			3,                                                                                             \
-			1 }                                                                                            \
+		.arg = which, .take = take_experts, .predict = f,                                                      \
+		.lo = RANGE(2, 0.05, 0.02, 0.02, 0, 0.2, 0.02, 0.02, 1), .useless = slow_experts,                      \
+		.hi = RANGE(120, 1, 1.2, 3, 1, 1.2, 1, 1.5, 8),                                                        \
 	}
 #define AR_SPEC(curve, ranks, where)                                                                                   \
 	{                                                                                                              \
@@ -459,15 +443,15 @@ const spec mf_fit_specs[] = {
 		.columns = "batch_size num_heads num_key_value_heads head_dim kv_cache_dtype step window_size latency",
 		.take = take_decode,
 		.predict = decode,
-		.lo = {1, 0, 0.05, 0.01},
-		.hi = {60, 30, 1.3, 3}},
+		.lo = {1, 0, 0, 0, 0.05, 0.3, 0.01, 1, 0.02, 1},
+		.hi = {60, 20, 20, 30, 1, 1.5, 3, 2048, 1.5, 8}},
 	{.id = MF_CURVE_CTX,
 		.file = "context_attention_perf.csv",
 		.columns = "batch_size isl num_heads num_key_value_heads head_dim attn_dtype window_size latency",
 		.take = take_prefill,
 		.predict = prefill,
-		.lo = {1, 0, 0.05, 0.02},
-		.hi = {60, 80, 1.2, 3}},
+		.lo = {1, 0, 0.05, 0.02, 0, 0, 0, -1, 0},
+		.hi = {60, 40, 1.2, 3, 60, 400, 1.5, 1, 2}},
 	{.id = MF_CURVE_MLADEC,
 		.file = "generation_mla_perf.csv",
 		.columns = "num_heads batch_size step latency",
@@ -494,8 +478,8 @@ const spec mf_fit_specs[] = {
 		.columns = "num_tokens num_heads latency bmm_dtype",
 		.take = take_bmm,
 		.predict = bmm,
-		.lo = {0.5, 0.02, 0.02},
-		.hi = {60, 1.2, 3}},
+		.lo = {0.5, 0.02, 0.02, 0.02, 1},
+		.hi = {60, 1.2, 1, 1.5, 8}},
 	AR_SPEC(AR2, 2, on_nvlink),
 	AR_SPEC(AR4, 4, on_nvlink),
 	AR_SPEC(AR8, 8, on_nvlink),
@@ -503,6 +487,7 @@ const spec mf_fit_specs[] = {
 	COLLECTIVE_SPEC(AG, 0, on_nvlink),
 	COLLECTIVE_SPEC(RS, 1, on_nvlink),
 	COLLECTIVE_SPEC(A2A, 2, on_nvlink),
+	COLLECTIVE_SPEC(NAR, 3, on_nvlink),
 	COLLECTIVE_SPEC(PAG, 0, on_pcie),
 	{.id = MF_CURVE_LL,
 		.file = "wideep_deepep_ll_perf.csv",
@@ -512,8 +497,8 @@ const spec mf_fit_specs[] = {
 		.parts = 2,
 		.take = take_low_latency,
 		.predict = low_latency,
-		.lo = {1, 0.01, 1, 0.01},
-		.hi = {100, 5, 100, 5}},
+		.lo = {1, 0.01, 0, 1, 0.01, 0},
+		.hi = {100, 5, 100, 100, 5, 100}},
 	{.id = MF_CURVE_NORMAL,
 		.file = "wideep_deepep_normal_perf.csv",
 		.columns = "hidden_size num_token num_topk dispatch_transmit_us combine_transmit_us",
@@ -522,7 +507,7 @@ const spec mf_fit_specs[] = {
 		.parts = 2,
 		.take = take_normal,
 		.predict = normal,
-		.lo = {1, 0.01, 1, 0.01},
-		.hi = {200, 5, 200, 5}},
+		.lo = {1, 0.01, 0, 1, 0.01, 0},
+		.hi = {200, 5, 100, 200, 5, 100}},
 };
 const size_t mf_fit_n_specs = MF_COUNT(mf_fit_specs);

@@ -50,6 +50,8 @@ typedef struct spec {
 	bool (*impossible)(const double *value);
 	void (*reread)(obs *o);
 	const char *reread_note;
+	/* Why constants that fit are no use to a model of serving, or NULL. */
+	const char *(*useless)(const double *value);
 } spec;
 extern const spec mf_fit_specs[];
 extern const size_t mf_fit_n_specs;

@@ -674,6 +674,7 @@ static void short_name(const char *doc_name, char *out, size_t size)
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err)
 {
 	static const char *const wrappers[] = {"text_config", "llm_config", "language_config", "thinker_config"};
+	static const char *const towers[] = {"vision_config", "audio_config"};
 	struct reader r = {out, doc, doc->root, doc->root, NULL, err};
 	const mf_node *type, *arch;
 	const char *names[MF_COUNT(families) + 1], *near;
@@ -690,6 +691,8 @@ mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err)
 			break;
 		}
 	}
+	for (size_t i = 0; i < MF_COUNT(towers); i++)
+		out->other_parts |= mf_node_get(doc->root, towers[i]) != NULL;
 	type = mf_node_get(r.text, "model_type");
 	if (!type)
 		type = mf_node_get(doc->root, "model_type");

@@ -85,7 +85,8 @@ typedef struct mf_model {
 	uint32_t quant_block_n, quant_block_k; /* fp8 block sizes, 0 when not block-quantized */
 	mf_quant quant;                        /* of the checkpoint's experts and linears */
 	bool tied_embeddings;
-	bool gated;                 /* SwiGLU-like: two up projections */
+	bool other_parts; /* a vision or audio tower besides, which is not priced: memory in serving is for a probe */
+	bool gated;       /* SwiGLU-like: two up projections */
 	bool qkv_bias, linear_bias; /* bias on the query/key/value projection; on every attention and MLP linear */
 	bool mlp_bias;              /* bias on expert or MLP linears alone */
 	bool qk_norm;               /* per-head (or whole) norm of query and key */

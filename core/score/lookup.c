@@ -60,6 +60,11 @@ void mf_score_free(mf_score *s)
 	free(s);
 }
 
+bool mf_score_own_overlays(const mf_score *s)
+{
+	return !s->overlay;
+}
+
 bool mf_score_factory(const mf_score *s)
 {
 	return s->overlay && strcmp(s->overlay, "none") == 0;

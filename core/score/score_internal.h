@@ -42,6 +42,8 @@ const mf_consts *mf_score_consts(mf_score *ctx, const mf_cluster *c, mf_judged *
 
 /** True when the run was asked for factory constants ("none"), whatever they were fitted on. */
 bool mf_score_factory(const mf_score *ctx);
+/** True when the run was told no overlay at all, so that each row takes its GPU's. */
+bool mf_score_own_overlays(const mf_score *ctx);
 
 /* Training rows read once and priced many times: what a fit of constants needs (tools/fit_train.c). */
 typedef struct mf_train_row mf_train_row;

@@ -255,6 +255,9 @@ static bool read_row(mf_score *ctx, const mf_measured *row, serve_row *r, mf_jud
 		return false;
 	r->model = *m;
 	r->consts = *k;
+	/* The shipped overlays measured SGLang's kernels; what another engine runs (mxfp4 experts above all) is another's. */
+	if (mf_score_own_overlays(ctx) && r->stack.engine != MF_ENGINE_SGLANG)
+		mf_consts_factory(&r->consts, r->cluster);
 	return read_metric(row, r, out) && read_workload(row, r, out) && read_formats(row, r, out) &&
 	       read_layout(row, r, out);
 }

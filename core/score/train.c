@@ -447,12 +447,15 @@ static void unfit(mf_consts *k, const mf_cluster *c)
 static double price(reading *rd, const mf_consts *k, mf_judged *out, bool *extrapolated)
 {
 	mf_inputs in = {&rd->model, rd->cluster, &rd->work, &rd->stack, NULL, rd->intern};
+	mf_cost_opts opts = MF_COST_OPTS_INIT;
 	char layout[128];
 	mf_cost *cost;
 	mf_time t;
 	mf_err err;
 
-	if (mf_cost_new(&cost, &in, k, NULL, &err) < 0) {
+	opts.frozen = mf_measured_says(rd->row, "LoRA");
+	opts.varied = opts.frozen || mf_measured_says(rd->row, "packed");
+	if (mf_cost_new(&cost, &in, k, &opts, &err) < 0) {
 		mf_score_uncovered(out, "%.90s", err.msg);
 		return NAN;
 	}
@@ -497,8 +500,6 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 	out->outside = outside_domain(rd);
 	if (row->outcome != MF_OUTCOME_OK || isnan(row->value))
 		mf_score_uncovered(out, "no figure was measured");
-	else if (mf_measured_says(row, "LoRA"))
-		mf_score_uncovered(out, "LoRA: frozen weights are no workload");
 	else if ((rd->test || (model = mf_score_model(ctx, row->model, out))) &&
 		 (rd->cluster = mf_score_cluster_of(ctx, row->gpu, n_gpus, row->gpus_per_node, out)) &&
 		 (consts = mf_score_consts(ctx, rd->cluster, out))) {

@@ -134,7 +134,7 @@ static unsigned recompute_applicable(const mf_model *m)
 		bits |= MF_RC_MLA_UP_PROJ;
 	if (m->moe_layers)
 		bits |= MF_RC_MOE_ACT | MF_RC_MOE;
-	if (m->moe_layers < m->layers)
+	if (mf_model_dense_layers(m))
 		bits |= MF_RC_MLP;
 	if (m->shared_ffn)
 		bits |= MF_RC_SHARED_EXPERTS;

@@ -37,7 +37,8 @@ for c in tui search emit check explain model cluster boundaries calibrate score 
 	run 0 help $c
 	says out "usage: moefs $c"
 done
-# Examples printed by the help run.
+# Examples printed by the help run, from the project's root.
+cd "$SOURCE_DIR" || exit 1
 "$MOEFS" help | awk '/^  [a-z]/{print $1}' | while read -r c; do
 	"$MOEFS" help "$c" | awk '/^example:/{getline; print}' | sed 's/^ *moefs *//' 
 done >"$work/examples"

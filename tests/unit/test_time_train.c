@@ -771,6 +771,25 @@ Test(time_train, stack_settings_push_the_right_way)
 	stop(&f);
 }
 
+/* Frozen weights save their gradients, exchange and optimizer; sequences of any length cost launches. */
+Test(time_train, fine_tuning_options)
+{
+	static const char plan[] = "tp1/pp1/ep8/1f1b";
+	fixture *f = node();
+	double base = step(f, plan), frozen;
+
+	f->cost.opts.frozen = true;
+	restart(f);
+	frozen = step(f, plan);
+	cr_expect(lt(dbl, frozen, base));
+	cr_expect(gt(dbl, frozen, 0.4 * base), "forward and data gradients stay");
+	f->cost.opts.frozen = false;
+	f->cost.opts.varied = true;
+	restart(f);
+	cr_expect(gt(dbl, step(f, plan), base));
+	stop(f);
+}
+
 /* The best split is a split, and no slower than the even one. */
 Test(time_train, the_best_split_of_stages)
 {
