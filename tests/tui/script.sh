@@ -96,10 +96,10 @@ x
 :dump
 c
 :dump
-j Enter
-:dump
-s Esc
+Esc
 :overlay h800
+:dump
+s j Enter
 :dump
 T Esc
 :theme light
