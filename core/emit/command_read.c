@@ -137,8 +137,9 @@ static bool is_wrapper(const char *word)
 /* Variables that our own commands set: they follow from the plan and say nothing new. */
 static bool known_environment(const char *text)
 {
-	static const char *const names[] = {"CUDA_DEVICE_MAX_CONNECTIONS=", "PYTORCH_CUDA_ALLOC_CONF=",
-		"NCCL_GRAPH_REGISTER=", "SGLANG_PP_LAYER_PARTITION=", "head_node="};
+	static const char *const names[] = {
+		"CUDA_DEVICE_MAX_CONNECTIONS=", "PYTORCH_CUDA_ALLOC_CONF=", "NCCL_GRAPH_REGISTER=",
+		"SGLANG_PP_LAYER_PARTITION=", "SGLANG_FLASHINFER_NUM_MAX_DISPATCH_TOKENS_PER_RANK=", "head_node="};
 
 	for (size_t i = 0; i < MF_COUNT(names); i++) {
 		if (strncmp(text, names[i], strlen(names[i])) == 0)

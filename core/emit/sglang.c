@@ -27,30 +27,35 @@ enum {
 	FUSES_SHARED = 65536,  /* at ep 1 its shared experts are slots of the routed ones, as those of DeepSeek */
 	ROUTES_ITSELF = 32768, /* tells its experts no top-k */
 	ALL_EXPERTS = 16384,   /* gives experts to every layer, whatever the file says */
-	LIKE_DEEPSEEK = LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | EXPERT_WIDTH | ATTENTION_DP
+	NVFP4_RULES = 131072,  /* its rules for NVFP4 checkpoints are here */
+	NVFP4_GATHER =
+		262144, /* its shared experts stand whole where NVFP4 tokens are gathered for FlashInfer's CUTLASS */
+	LIKE_DEEPSEEK =
+		LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | EXPERT_WIDTH | ATTENTION_DP | NVFP4_RULES
 };
 struct family {
 	const char *model_type;
 	unsigned has;
 };
 static const struct family families[] = {
-	{"deepseek_v2", LIKE_DEEPSEEK | OVERLAP_WORKS},
-	{"deepseek_v3", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL},
-	{"kimi_k2", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL},
+	{"deepseek_v2", LIKE_DEEPSEEK | OVERLAP_WORKS | NVFP4_GATHER},
+	{"deepseek_v3", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL | NVFP4_GATHER},
+	{"kimi_k2", LIKE_DEEPSEEK | OVERLAP_WORKS | PREFILL_CP | FILLED | MLA_BLACKWELL | NVFP4_GATHER},
 	{"qwen3_moe", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
 	{"qwen3_vl_moe_text", LIKE_DEEPSEEK | MOE_TP_ONLY | ALL_EXPERTS | OVERLAP_WORKS | PREFILL_CP | FILLED},
 	{"qwen2_moe", LIKE_DEEPSEEK | ALL_EXPERTS | OVERLAP_FAILS},
-	{"glm4_moe", (LIKE_DEEPSEEK & ~REDUNDANCY) | OVERLAP_FAILS | FILLED | FUSES_SHARED},
-	{"glm4_moe_lite", LIKE_DEEPSEEK | OVERLAP_FAILS},
+	{"glm4_moe", (LIKE_DEEPSEEK & ~REDUNDANCY) | OVERLAP_FAILS | FILLED | FUSES_SHARED | NVFP4_GATHER},
+	{"glm4_moe_lite", LIKE_DEEPSEEK | OVERLAP_FAILS | NVFP4_GATHER},
 	{"gpt_oss", LOCATIONS | PIPELINE | REDUNDANCY | DEEPEP | ATTENTION_DP},
-	{"minimax_m2", LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | ATTENTION_DP | OVERLAP_FAILS},
+	{"minimax_m2",
+		LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | ATTENTION_DP | OVERLAP_FAILS | NVFP4_RULES},
 	{"mixtral", PIPELINE | WHOLE_HEADS},
 	{"llama4_text", ATTENTION_DP | ROUTES_ITSELF},
 	{"olmoe", WHOLE_HEADS | ROUTES_ITSELF},
 	{"phimoe", 0},
-	{"qwen3", PIPELINE | ATTENTION_DP},
+	{"qwen3", PIPELINE | ATTENTION_DP | NVFP4_RULES},
 };
-static const struct family dense_family = {"", PIPELINE | WHOLE_HEADS};
+static const struct family dense_family = {"", PIPELINE | WHOLE_HEADS | NVFP4_RULES};
 
 static bool has(const struct family *f, unsigned what)
 {
@@ -64,6 +69,7 @@ struct mf_sglang_facts {
 	bool uncovered;        /* the checkpoint's format is none whose rules are here */
 	uint32_t dense_layers; /* that the engine would give experts to */
 	bool mxfp4;            /* gpt-oss with the experts it is published with */
+	bool nvfp4;            /* a ModelOpt checkpoint of a family whose rules are here */
 	bool deep_gemm;        /* installed, and the GPU is one that it has kernels for */
 	bool triton_value;     /* the attention backend asks every stage for the values of layer 0 (K16) */
 	bool dense_first;      /* the first layer is no MoE layer */
@@ -98,15 +104,17 @@ mf_status mf_sglang_facts_new(struct mf_emitter *e, mf_err *err)
 	f->hybrid = mf_model_hybrid(m);
 	f->gpt_oss = strcmp(m->model_type, "gpt_oss") == 0;
 	f->mxfp4 = f->gpt_oss && m->quant == MF_QUANT_MXFP4;
-	f->uncovered = !f->bf16 && !f->fp8 && !f->mxfp4;
+	f->nvfp4 = m->modelopt_nvfp4 && has(f->family, NVFP4_RULES);
+	f->uncovered = !f->bf16 && !f->fp8 && !f->mxfp4 && !f->nvfp4;
 	if (has(f->family, ALL_EXPERTS) && m->experts)
 		f->dense_layers = mf_model_dense_layers(m);
 	blackwell = e->in.cluster->sm / 10 == 10;
 	f->fp8_filled = blackwell && f->fp8 && has(f->family, FILLED);
 	f->first_version = e->in.stack->toolchain == MF_SGLANG_0514;
 	f->later_version = e->in.stack->toolchain == MF_SGLANG_0516;
-	/* GLM-4 MoE takes it for bf16 weights alone. */
-	f->auto_trtllm = blackwell && has(f->family, FILLED) && (f->bf16 || strcmp(m->model_type, "glm4_moe") != 0);
+	/* GLM-4 MoE takes it for bf16 and NVFP4 weights alone. */
+	f->auto_trtllm =
+		blackwell && has(f->family, FILLED) && (f->bf16 || f->nvfp4 || strcmp(m->model_type, "glm4_moe") != 0);
 	f->page = blackwell && (m->attention != MF_MLA || has(f->family, MLA_BLACKWELL)) ? 64 : 1;
 	f->deep_gemm = e->in.stack->deep_gemm && e->in.cluster->sm >= 90 && e->in.cluster->sm != 120;
 	f->triton_value = (m->attention == MF_MLA || f->gpt_oss) && e->in.cluster->sm / 10 != 9 && !blackwell;
@@ -131,16 +139,24 @@ struct step {
 };
 
 /* A runner that has no function for an all-to-all backend; each pair has its own text. */
-static mf_rule_id unfused(const mf_plan *p)
+static mf_rule_id unfused(unsigned runner, unsigned a2a)
 {
 	static const mf_rule_id trtllm[] = {MF_RULE_NONE, MF_R_SGL_M15_TRTLLM_DEEPEP, MF_R_SGL_M15_TRTLLM_MOONCAKE,
 		MF_R_SGL_M15_TRTLLM_NIXL, MF_R_SGL_M15_TRTLLM_FLASHINFER};
 	static const mf_rule_id cutlass[] = {MF_RULE_NONE, MF_R_SGL_M15_CUTLASS_DEEPEP, MF_R_SGL_M15_CUTLASS_MOONCAKE,
 		MF_R_SGL_M15_CUTLASS_NIXL, MF_RULE_NONE};
+	static const mf_rule_id marlin[] = {MF_RULE_NONE, MF_R_SGL_M15_MARLIN_DEEPEP, MF_R_SGL_M15_MARLIN_MOONCAKE,
+		MF_R_SGL_M15_MARLIN_NIXL, MF_RULE_NONE};
+	static const mf_rule_id mxfp4[] = {MF_RULE_NONE, MF_R_SGL_M15_MXFP4_DEEPEP, MF_R_SGL_M15_MXFP4_MOONCAKE,
+		MF_R_SGL_M15_MXFP4_NIXL, MF_RULE_NONE};
 
-	return p->runner == MF_RUN_FLASHINFER_TRTLLM    ? trtllm[p->a2a]
-	       : p->runner == MF_RUN_FLASHINFER_CUTLASS ? cutlass[p->a2a]
-							: MF_RULE_NONE;
+	switch (runner) {
+	case MF_RUN_FLASHINFER_TRTLLM: return trtllm[a2a];
+	case MF_RUN_FLASHINFER_CUTLASS: return cutlass[a2a];
+	case MF_RUN_MARLIN: return marlin[a2a];
+	case MF_RUN_FLASHINFER_MXFP4: return mxfp4[a2a];
+	default: return MF_RULE_NONE;
+	}
 }
 
 #define GUARD(condition, rule, ...)                                                                                    \
@@ -156,15 +172,6 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(p->sm_budget, MF_R_SGL_PLAN_SM);
 	GUARD(p->comm_kind != MF_COMM_STREAM, MF_R_SGL_PLAN_COMM);
 	GUARD(e->sglang->hybrid, MF_R_SGL_MODEL_HYBRID);
-	/* What is known of a format that is not covered comes first: NVFP4 experts take FlashInfer's TensorRT-LLM runner on
-	 * Blackwell where none is asked for, and it has no function for an all-to-all backend. */
-	if (st->a2a && e->in.model->quant == MF_QUANT_NVFP4 && e->in.cluster->sm / 10 == 10) {
-		mf_plan built = *p;
-
-		if (built.runner == MF_RUN_AUTO)
-			built.runner = MF_RUN_FLASHINFER_TRTLLM;
-		GUARD(unfused(&built), unfused(&built));
-	}
 	GUARD(e->sglang->uncovered, MF_R_SGL_MODEL_QUANT);
 	GUARD(e->sglang->dense_layers, MF_R_SGL_MODEL_DENSE, e->sglang->dense_layers);
 	GUARD(e->in.stack->engine != MF_ENGINE_SGLANG, MF_R_SGL_STACK_ENGINE);
@@ -177,7 +184,9 @@ static bool guard_words(const struct mf_emitter *e, const mf_plan *p, const stru
 static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
 	const struct mf_sglang_facts *f = e->sglang;
-	bool fixed_ep = p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_CUTEDSL;
+	/* Consumer Blackwell: an NVFP4 model takes FlashInfer's CUTLASS by itself (M13). */
+	bool filled = f->nvfp4 && p->runner == MF_RUN_AUTO && e->in.cluster->sm / 10 == 12;
+	bool fixed_ep = filled || p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_CUTEDSL;
 
 	GUARD(f->gpt_oss && p->runner == MF_RUN_TRITON_KERNEL && p->ep != 1, MF_R_SGL_M14);
 	GUARD(st->dp > 1 && st->chunk < st->dp, MF_R_SGL_D05, st->chunk, st->dp);
@@ -199,6 +208,8 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 		: f->fp8_filled    ? MF_R_SGL_M03_FP8
 				   : MF_R_SGL_M03);
 	GUARD(fixed_ep && p->ep != 1 && p->ep != st->n, MF_R_SGL_M02);
+	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && p->a2a == MF_A2A_MOONCAKE, MF_R_SGL_M04_MOONCAKE);
+	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && p->a2a == MF_A2A_NIXL, MF_R_SGL_M04_NIXL);
 	GUARD(p->runner == MF_RUN_CUTLASS && f->fp8_filled && p->ep != 1, MF_R_SGL_M07);
 	GUARD(st->a2a && p->ep != st->n, MF_R_SGL_X01, st->n, p->ep);
 	GUARD(p->a2a == MF_A2A_DEEPEP && p->deepep_mode == MF_DM_NORMAL && p->graph == MF_GRAPH_FULL, MF_R_SGL_X03);
@@ -247,6 +258,7 @@ static bool guard_attention_blocks(const struct mf_emitter *e, const mf_plan *p,
 static bool guard_mlp(const struct mf_sglang_facts *f, uint32_t width, uint32_t tp, mf_sink *s)
 {
 	GUARD(width % tp, MF_R_SGL_W14);
+	GUARD(f->nvfp4 && width / tp % 16, MF_R_SGL_W30);
 	if (!f->block)
 		return false;
 	GUARD(width / tp % f->bn, MF_R_SGL_W10, width / tp, f->bn);
@@ -259,6 +271,93 @@ static bool deepep_class(const mf_plan *p)
 	return p->a2a == MF_A2A_DEEPEP || p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL;
 }
 
+static bool nvfp4_cutedsl(const struct mf_sglang_facts *f, const mf_plan *p)
+{
+	return f->nvfp4 && p->runner == MF_RUN_FLASHINFER_CUTEDSL;
+}
+
+/* The runner that an NVFP4 model builds: Marlin below Blackwell, where nothing computes in FP4. */
+static unsigned nvfp4_runner(const struct mf_emitter *e, const mf_plan *p)
+{
+	uint32_t sm = e->in.cluster->sm;
+
+	if (p->runner != MF_RUN_AUTO)
+		return p->runner;
+	return sm < 100 ? MF_RUN_MARLIN : sm / 10 == 12 ? MF_RUN_FLASHINFER_CUTLASS : MF_RUN_FLASHINFER_TRTLLM;
+}
+
+/* Ways that shared experts are cut. */
+static uint32_t shared_tp(const struct mf_emitter *e, const mf_plan *p, const struct step *st)
+{
+	bool gather = e->sglang->nvfp4 && has(e->sglang->family, NVFP4_GATHER) && st->dp > 1 && p->ep == st->dp &&
+		      nvfp4_runner(e, p) == MF_RUN_FLASHINFER_CUTLASS;
+
+	return st->a2a || gather ? 1 : st->n;
+}
+
+/* What the method of NVFP4 experts refuses when it is made. */
+static bool guard_nvfp4_method(const struct mf_emitter *e, const mf_plan *p, mf_sink *s)
+{
+	const struct mf_sglang_facts *f = e->sglang;
+	unsigned runner = nvfp4_runner(e, p);
+	mf_rule_id rule = unfused(runner, p->a2a);
+
+	GUARD(e->in.cluster->sm < 100 && runner != MF_RUN_MARLIN, MF_R_SGL_M18);
+	GUARD(runner == MF_RUN_CUTLASS && f->first_version, MF_R_SGL_M24_OLD);
+	GUARD(runner == MF_RUN_CUTLASS && f->later_version, MF_R_SGL_M24_CUTLASS);
+	GUARD(runner == MF_RUN_FLASHINFER_MXFP4 && p->a2a == MF_A2A_NONE && !f->later_version, MF_R_SGL_M15_MXFP4_NONE);
+	/* 0.5.14 runs FlashInfer's CUTLASS without a runner. */
+	GUARD(rule && !(f->first_version && runner == MF_RUN_FLASHINFER_CUTLASS), rule);
+	return false;
+}
+
+/* Widths that an NVFP4 checkpoint's weights must have to be rewritten after loading. */
+static bool guard_nvfp4_loaded(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
+{
+	const struct mf_sglang_facts *f = e->sglang;
+	const mf_model *m = e->in.model;
+	bool marlin = e->in.cluster->sm < 100;
+	uint32_t dense = f->ffn / st->dense_tp * 2, shared = f->shared / shared_tp(e, p, st) * 2,
+		 width = m->experts ? m->moe_ffn / st->mtp : 0;
+	unsigned runner = nvfp4_runner(e, p);
+
+	GUARD(marlin && dense % 64, MF_R_SGL_W29, dense);
+	if (runner == MF_RUN_MARLIN) {
+		GUARD(width * 2 % 64, MF_R_SGL_W31, width * 2);
+	} else if (p->runner != MF_RUN_FLASHINFER_TRTLLM && !(p->runner == MF_RUN_AUTO && f->auto_trtllm)) {
+		GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && p->a2a != MF_A2A_DEEPEP && width % 64, MF_R_SGL_W32,
+			width);
+		GUARD(width % 64, MF_R_SGL_W33);
+	}
+	GUARD(marlin && shared % 64, MF_R_SGL_W29, shared);
+	return false;
+}
+
+/* Marlin cuts weights of K x N into tiles of 64 x 128, or of 128 x 64 where they are no experts'. */
+static bool marlin_tiles(uint32_t k, uint32_t n)
+{
+	return (k % 64 == 0 && n % 128 == 0) || (k % 128 == 0 && n % 64 == 0);
+}
+
+/* What Marlin's kernels meet first where an NVFP4 model runs on them: dense layers below Blackwell, experts anywhere. */
+static bool guard_nvfp4_marlin(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
+{
+	const struct mf_sglang_facts *f = e->sglang;
+	const mf_model *m = e->in.model;
+	const uint32_t widths[] = {f->ffn / st->dense_tp, f->shared / shared_tp(e, p, st)};
+
+	for (size_t i = 0; i < MF_COUNT(widths) && e->in.cluster->sm < 100; i++) {
+		GUARD(!marlin_tiles(m->hidden, widths[i] * 2), MF_R_SGL_W34, m->hidden, widths[i] * 2);
+		GUARD(!marlin_tiles(widths[i], m->hidden), MF_R_SGL_W34, widths[i], m->hidden);
+	}
+	if (m->experts && nvfp4_runner(e, p) == MF_RUN_MARLIN) {
+		uint32_t width = m->moe_ffn / st->mtp;
+
+		GUARD(width % 64 || m->hidden % 128, MF_R_SGL_W35, width, m->hidden);
+	}
+	return false;
+}
+
 /* One MoE layer, in the order in which its constructor asks. */
 static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
@@ -267,14 +366,12 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 	uint32_t slots = m->experts + (has(f->family, REDUNDANCY) ? p->redundant : 0), sm = e->in.cluster->sm,
 		 w20 = has(f->family, MOE_TP_ONLY) ? st->mtp : st->n, width;
 	bool trtllm = p->runner == MF_RUN_FLASHINFER_TRTLLM || (f->auto_trtllm && !st->a2a && p->runner == MF_RUN_AUTO);
-	static const mf_rule_id marlin[] = {MF_RULE_NONE, MF_R_SGL_M15_MARLIN_DEEPEP, MF_R_SGL_M15_MARLIN_MOONCAKE,
-		MF_R_SGL_M15_MARLIN_NIXL, MF_RULE_NONE};
-	static const mf_rule_id mxfp4[] = {MF_RULE_NONE, MF_R_SGL_M15_MXFP4_DEEPEP, MF_R_SGL_M15_MXFP4_MOONCAKE,
-		MF_R_SGL_M15_MXFP4_NIXL, MF_RULE_NONE};
 
 	GUARD(has(f->family, CHECKS_TP) && w20 > m->experts, MF_R_SGL_W20, w20, m->experts);
 	GUARD(slots % p->ep, MF_R_SGL_W01);
 	GUARD(m->moe_ffn % st->mtp, MF_R_SGL_W02);
+	if (f->nvfp4 && guard_nvfp4_method(e, p, s))
+		return true;
 	if (f->fp8 && p->runner == MF_RUN_CUTLASS) {
 		GUARD(sm < 89, MF_R_SGL_M21_OLD);
 		GUARD(!f->block, MF_R_SGL_M21_BLOCK);
@@ -293,16 +390,16 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 				 p->runner == MF_RUN_FLASHINFER_MXFP4),
 		MF_R_SGL_M15_DROP);
 	if (f->mxfp4 && st->a2a && p->a2a != MF_A2A_FLASHINFER) {
-		GUARD(p->runner == MF_RUN_MARLIN, marlin[p->a2a]);
-		GUARD(p->runner == MF_RUN_FLASHINFER_MXFP4 && sm / 10 == 9, mxfp4[p->a2a]);
+		GUARD(p->runner == MF_RUN_MARLIN, unfused(p->runner, p->a2a));
+		GUARD(p->runner == MF_RUN_FLASHINFER_MXFP4 && sm / 10 == 9, unfused(p->runner, p->a2a));
 	}
 	if (st->a2a && (f->bf16 || (f->fp8 && p->runner == MF_RUN_FLASHINFER_TRTLLM)))
-		GUARD(unfused(p), unfused(p));
+		GUARD(unfused(p->runner, p->a2a), unfused(p->runner, p->a2a));
 	GUARD(p->a2a == MF_A2A_FLASHINFER && has(f->family, ROUTES_ITSELF), MF_R_SGL_X26);
 	GUARD(p->a2a == MF_A2A_DEEPEP && !e->in.stack->deepep, MF_R_SGL_X12);
 	GUARD(p->a2a == MF_A2A_MOONCAKE && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15);
 	GUARD(p->a2a == MF_A2A_NIXL && p->deepep_mode != MF_DM_LOW_LATENCY, MF_R_SGL_X15_NIXL);
-	if (deepep_class(p) && has(f->family, DEEPEP) && !f->deep_gemm) {
+	if (deepep_class(p) && has(f->family, DEEPEP) && !f->deep_gemm && !nvfp4_cutedsl(f, p)) {
 		GUARD(f->bf16 && p->runner == MF_RUN_DEEP_GEMM && p->a2a == MF_A2A_DEEPEP &&
 				p->deepep_mode != MF_DM_NORMAL,
 			MF_R_SGL_X16_BF16);
@@ -310,9 +407,9 @@ static bool guard_experts(const struct mf_emitter *e, const mf_plan *p, const st
 		GUARD(!f->bf16 && p->deepep_mode == MF_DM_LOW_LATENCY, MF_R_SGL_X16_LOW);
 	}
 	/* Shared experts stand whole on every GPU under an all-to-all backend. */
-	if (has(f->family, FUSES_SHARED) && p->ep == 1 && !st->a2a && !trtllm)
+	if (has(f->family, FUSES_SHARED) && p->ep == 1 && !st->a2a && !trtllm && !nvfp4_cutedsl(f, p))
 		return false;
-	return f->shared && guard_mlp(f, f->shared, st->a2a ? 1 : st->n, s);
+	return f->shared && guard_mlp(f, f->shared, shared_tp(e, p, st), s);
 }
 
 /* What the dispatched tokens meet: DeepEP's formats go to DeepGEMM alone. */
@@ -324,7 +421,10 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 	bool low = p->deepep_mode == MF_DM_LOW_LATENCY, known = false;
 	bool deep_gemm = p->runner == MF_RUN_DEEP_GEMM || (p->runner == MF_RUN_AUTO && f->fp8 && f->deep_gemm);
 
-	if (f->bf16 && has(f->family, DEEPEP)) {
+	if (f->nvfp4) {
+		/* FlashInfer's CuteDSL takes what low latency dispatches alone. */
+		GUARD(!low, MF_R_SGL_M26);
+	} else if (f->bf16 && has(f->family, DEEPEP)) {
 		bool built = p->a2a == MF_A2A_DEEPEP && p->runner == MF_RUN_DEEP_GEMM;
 
 		GUARD(!low && (!built || p->deepep_mode == MF_DM_NORMAL), MF_R_SGL_X17);
@@ -344,6 +444,30 @@ static bool guard_dispatched(const struct mf_emitter *e, const mf_plan *p, const
 	return false;
 }
 
+/* Runners that the method of NVFP4 experts builds and does not ask: its own CUTLASS kernels compute, of one EP rank. */
+static bool guard_nvfp4_request(const struct mf_emitter *e, const mf_plan *p, mf_sink *s)
+{
+	static const mf_rule_id unsupported[] = {[MF_RUN_AUTO] = MF_R_SGL_M25_AUTO,
+		[MF_RUN_TRITON] = MF_R_SGL_M25_TRITON,
+		[MF_RUN_DEEP_GEMM] = MF_R_SGL_M25_DEEP_GEMM,
+		[MF_RUN_TRITON_KERNEL] = MF_R_SGL_M25_TRITON_KERNEL,
+		[MF_RUN_FLASHINFER_MXFP4] = MF_R_SGL_M25_MXFP4};
+	const struct mf_sglang_facts *f = e->sglang;
+	bool low = p->deepep_mode == MF_DM_LOW_LATENCY;
+	bool asked = p->runner == MF_RUN_TRITON || p->runner == MF_RUN_DEEP_GEMM || p->runner == MF_RUN_TRITON_KERNEL ||
+		     p->runner == MF_RUN_FLASHINFER_MXFP4;
+	bool chosen = nvfp4_runner(e, p) == MF_RUN_FLASHINFER_TRTLLM && p->runner == MF_RUN_AUTO && !f->auto_trtllm;
+
+	if (!asked && !chosen && p->runner != MF_RUN_CUTLASS &&
+		!(deepep_class(p) && p->runner == MF_RUN_FLASHINFER_CUTLASS))
+		return false;
+	GUARD(f->later_version && (asked || chosen), unsupported[p->runner]);
+	GUARD(deepep_class(p), low ? MF_R_SGL_M16_CUTLASS_LOW : MF_R_SGL_M16_CUTLASS);
+	GUARD(p->ep > 1, MF_R_SGL_M27);
+	GUARD(asked, MF_R_SGL_M28);
+	return false;
+}
+
 static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, const struct step *st, mf_sink *s)
 {
 	const struct mf_sglang_facts *f = e->sglang;
@@ -355,7 +479,7 @@ static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, co
 	GUARD(p->overlap && !st->a2a && p->ep > 1, MF_R_SGL_B03);
 	GUARD(f->gpt_oss && p->a2a == MF_A2A_DEEPEP, MF_R_SGL_X22);
 	/* What the DeepEP class does not hand on to its runner it no longer computes itself. */
-	if (deepep_class(p) && has(f->family, DEEPEP) && !f->bf16 && !(f->fp8 && f->deep_gemm))
+	if (deepep_class(p) && has(f->family, DEEPEP) && !f->bf16 && !(f->fp8 && f->deep_gemm) && !nvfp4_cutedsl(f, p))
 		GUARD(true, p->deepep_mode == MF_DM_LOW_LATENCY ? MF_R_SGL_X17_LOW : MF_R_SGL_X18_FP8);
 	/* The fp8 and mxfp4 methods build no runner for these, and the first token asks for it. */
 	GUARD(f->mxfp4 && (p->runner == MF_RUN_FLASHINFER_CUTLASS || p->runner == MF_RUN_FLASHINFER_TRTLLM ||
@@ -366,9 +490,11 @@ static bool guard_first_request(const struct mf_emitter *e, const mf_plan *p, co
 		MF_R_SGL_M15_NONE);
 	GUARD(f->fp8 && deepep_class(p) && p->runner == MF_RUN_CUTLASS,
 		p->deepep_mode == MF_DM_LOW_LATENCY ? MF_R_SGL_M16_CUTLASS_LOW : MF_R_SGL_M16_CUTLASS);
+	if (f->nvfp4 && guard_nvfp4_request(e, p, s))
+		return true;
 	if (deepep_class(p) && guard_dispatched(e, p, st, s))
 		return true;
-	GUARD(p->runner == MF_RUN_DEEP_GEMM && !f->deep_gemm, MF_R_SGL_M20);
+	GUARD(p->runner == MF_RUN_DEEP_GEMM && !f->deep_gemm && !f->nvfp4, MF_R_SGL_M20);
 	GUARD(p->overlap && p->a2a == MF_A2A_FLASHINFER && p->ep > 1, MF_R_SGL_B03_FLASHINFER);
 	GUARD(p->redundant && !has(f->family, REDUNDANCY), MF_R_SGL_E21);
 	GUARD(p->redundant && !st->a2a && p->ep > 1 && !f->later_version, MF_R_SGL_E20);
@@ -446,6 +572,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 	GUARD(f->vocab64 % st->n, MF_R_SGL_W19, f->vocab64, st->n);
 	GUARD(f->block && m->experts && has(f->family, EXPERT_WIDTH) && m->moe_ffn / st->mtp % f->bn, MF_R_SGL_W08,
 		m->moe_ffn, st->mtp, f->bn, st->n, p->ep);
+	if (f->nvfp4 && guard_nvfp4_loaded(e, p, st, s))
+		return true;
 	GUARD(p->pp > 1 && !has(f->family, PIPELINE), MF_R_SGL_W23);
 	GUARD(f->mxfp4 && p->runner == MF_RUN_MARLIN && e->in.cluster->sm / 10 != 9 && e->in.cluster->sm / 10 != 12,
 		MF_R_SGL_M23);
@@ -453,6 +581,8 @@ static bool guard_build(const struct mf_emitter *e, const mf_plan *p, const stru
 		GUARD(f->gpt_oss, MF_R_SGL_K16_WINDOW);
 		GUARD(value_missing(e, p), MF_R_SGL_K16);
 	}
+	if (f->nvfp4 && guard_nvfp4_marlin(e, p, st, s))
+		return true;
 	if (m->experts && guard_first_request(e, p, st, s))
 		return true;
 	GUARD(st->dp > 1 && !has(f->family, ATTENTION_DP), MF_R_SGL_D13);
@@ -499,6 +629,16 @@ static void write_site(const struct mf_emitter *e, const struct step *st, const 
 	s->part = MF_PART_PLAN;
 }
 
+/* Tokens that a rank may dispatch: all of a prefill pass (16384, or a chunk) over the ranks, and decode's 4096 (X08). */
+static void write_dispatch_tokens(const mf_plan *p, const struct step *st, mf_sink *s)
+{
+	uint32_t pass = st->chunk > 16384 ? st->chunk : 16384, share = (pass + p->ep - 1) / p->ep;
+	char text[16];
+
+	snprintf(text, sizeof text, "%u", share > 4096 ? share : 4096);
+	mf_env(s, "SGLANG_FLASHINFER_NUM_MAX_DISPATCH_TOKENS_PER_RANK", text);
+}
+
 /* "14x2-15" as SGLang reads it: 14,14,15. */
 static void write_partition(const char *layout, mf_sink *s)
 {
@@ -529,6 +669,9 @@ static void write_command(
 	s->part = MF_PART_PLAN;
 	if (strcmp(e->in.model->model_type, "kimi_k2") == 0)
 		mf_arg(s, "--trust-remote-code");
+	/* config.json may leave the format to hf_quant_config.json, where the engine looks too late for its own choices. */
+	if (f->nvfp4)
+		mf_arg2(s, "--quantization", "modelopt_fp4");
 	mf_arg_int(s, "--tp-size", st->n);
 	if (p->pp > 1)
 		mf_arg_int(s, "--pp-size", p->pp);
@@ -561,6 +704,8 @@ static void write_command(
 		mf_arg2(s, "--init-expert-location", map);
 	if (p->overlap)
 		mf_arg(s, "--enable-two-batch-overlap");
+	if (nvfp4_cutedsl(f, p) && p->a2a == MF_A2A_FLASHINFER && s->collect)
+		write_dispatch_tokens(p, st, s);
 	if (p->stage_layout && s->collect)
 		write_partition(mf_intern_text(e->in.intern, p->stage_layout), s);
 	if (p->prefill_chunk)

@@ -63,6 +63,7 @@ static const struct flag flags[] = {
 	{"--host", TEXT, 0},
 	{"--port", TEXT, 0},
 	{"--kv-cache-dtype", TEXT, 0},
+	{"--quantization", TEXT, 0},
 	{"--cuda-graph-backend-decode", TEXT, 0},
 	{"--init-expert-location", TEXT, 0},
 	{"--dist-init-addr", IGNORE, 0},
@@ -138,7 +139,13 @@ static mf_status read_text(mf_command *c, struct seen *v, const char *flag, cons
 		c->site.port = (uint32_t)strtoul(value, NULL, 10);
 	else if (strcmp(flag, "--kv-cache-dtype") == 0)
 		v->fp8_kv = strncmp(value, "fp8", 3) == 0;
-	else if (strcmp(flag, "--cuda-graph-backend-decode") == 0)
+	else if (strcmp(flag, "--quantization") == 0 && strcmp(value, "modelopt_fp4") != 0) {
+		/* The checkpoint's own format is what a plan means; NVFP4's is the one whose name the command repeats. */
+		char text[160];
+
+		snprintf(text, sizeof text, "%s %.100s", flag, value);
+		mf_command_unread(c, text);
+	} else if (strcmp(flag, "--cuda-graph-backend-decode") == 0)
 		v->graphs_off = strcmp(value, "disabled") == 0;
 	else if (strcmp(flag, "--init-expert-location") == 0 && strcmp(value, "trivial") != 0 && intern)
 		v->map = value;

@@ -568,6 +568,7 @@ static mf_status read_quant_algo(struct reader *r, const mf_node *algo)
 	for (size_t i = 0; algo && i < MF_COUNT(known); i++) {
 		if (strcmp(known[i].name, algo->text) == 0) {
 			r->m->quant = known[i].quant;
+			r->m->modelopt_nvfp4 = strcmp(algo->text, "NVFP4") == 0;
 			return MF_OK;
 		}
 	}

@@ -84,6 +84,7 @@ typedef struct mf_model {
 	uint32_t moe_latent;                   /* width routed experts work in, behind two projections; 0: hidden */
 	uint32_t quant_block_n, quant_block_k; /* fp8 block sizes, 0 when not block-quantized */
 	mf_quant quant;                        /* of the checkpoint's experts and linears */
+	bool modelopt_nvfp4;                   /* plain NVFP4 as ModelOpt writes it, not compressed-tensors' */
 	bool tied_embeddings;
 	bool other_parts; /* a vision or audio tower besides, which is not priced: memory in serving is for a probe */
 	bool gated;       /* SwiGLU-like: two up projections */

@@ -369,12 +369,13 @@ typedef struct backend {
 static bool runner_suits(mf_runner r, mf_quant q)
 {
 	switch (r) {
-	case MF_RUN_DEEP_GEMM:
+	case MF_RUN_DEEP_GEMM: return q == MF_QUANT_FP8_BLOCK || q == MF_QUANT_FP8;
 	case MF_RUN_CUTLASS: return q == MF_QUANT_FP8_BLOCK || q == MF_QUANT_FP8 || q == MF_QUANT_NVFP4;
 	case MF_RUN_TRITON_KERNEL:
 	case MF_RUN_FLASHINFER_MXFP4: return q == MF_QUANT_MXFP4;
 	case MF_RUN_FLASHINFER_CUTEDSL: return q == MF_QUANT_NVFP4;
-	case MF_RUN_MARLIN: return q == MF_QUANT_INT4 || q == MF_QUANT_INT8 || q == MF_QUANT_MXFP4;
+	case MF_RUN_MARLIN:
+		return q == MF_QUANT_INT4 || q == MF_QUANT_INT8 || q == MF_QUANT_MXFP4 || q == MF_QUANT_NVFP4;
 	default: return true;
 	}
 }

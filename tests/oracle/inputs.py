@@ -14,6 +14,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
 FP8_TENSOR = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+# Without the list of modules left in bf16: it is matched by a package that a witness replaces.
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": []}
 
 # Models of our own beside the built-in ones: families that no built-in has, and sizes that do not divide.
 OWN = {
@@ -68,6 +70,17 @@ MODELS = {
     "odd-qwen3-fp8": ("odd-qwen3", {"quantization_config": FP8}),
     "qwen3-30b-fp8-64": ("qwen3-30b-a3b", {"quantization_config": {**FP8, "weight_block_size": [64, 128]}}),
     "v2-lite-fp8-64": ("deepseek-v2-lite", {"quantization_config": {**FP8, "weight_block_size": [32, 128]}}),
+    "deepseek-v3-nvfp4": ("deepseek-v3", {"quantization_config": NVFP4}),
+    "kimi-k2-nvfp4": ("kimi-k2", {"quantization_config": NVFP4}),
+    "qwen3-30b-nvfp4": ("qwen3-30b-a3b", {"quantization_config": NVFP4}),
+    "qwen3-235b-nvfp4": ("qwen3-235b-a22b", {"quantization_config": NVFP4}),
+    "v2-lite-nvfp4": ("deepseek-v2-lite", {"quantization_config": NVFP4}),
+    "glm-nvfp4": ("glm-4.5-air", {"quantization_config": NVFP4}),
+    "qwen2-nvfp4": ("qwen2-57b-a14b", {"quantization_config": NVFP4}),
+    "minimax-nvfp4": ("minimax", {"quantization_config": NVFP4}),
+    "odd-qwen3-nvfp4": ("odd-qwen3", {"quantization_config": NVFP4}),
+    "odd-mla-nvfp4": ("odd-mla", {"quantization_config": NVFP4}),
+    "dense-nvfp4": ("dense-qwen3", {"quantization_config": NVFP4}),
     "minimax-bf16": ("minimax", {"quantization_config": None}),
     "v2-lite-biased-softmax": ("deepseek-v2-lite", {"topk_method": "noaux_tc"}),
     "v2-lite-yarn-8k": ("deepseek-v2-lite", {"rope_scaling": {
@@ -91,10 +104,12 @@ SERVE_MODELS = ["deepseek-v2-lite", "deepseek-v3", "glm-4.5-air", "gpt-oss-120b"
                 "mixtral-8x7b", "olmoe", "qwen3-235b-a22b", "qwen3-30b-a3b", "small-moe-bench", "odd-qwen3", "odd-qwen2",
                 "odd-mla", "minimax", "v2-lite-fp8", "glm-fp8", "odd-mla-fp8", "qwen3-30b-fp8", "qwen3-235b-fp8",
                 "qwen3-30b-fp8-tensor", "mixtral-fp8-tensor", "odd-qwen3-fp8", "minimax-bf16", "moonlight-16b-a3b",
-                "qwen2-57b-a14b", "llama4-scout", "dense-qwen3", "qwen3-30b-fp8-64", "v2-lite-fp8-64"]
+                "qwen2-57b-a14b", "llama4-scout", "dense-qwen3", "qwen3-30b-fp8-64", "v2-lite-fp8-64", "deepseek-v3-nvfp4",
+                "kimi-k2-nvfp4", "qwen3-30b-nvfp4", "qwen3-235b-nvfp4", "v2-lite-nvfp4", "glm-nvfp4", "qwen2-nvfp4",
+                "minimax-nvfp4", "odd-qwen3-nvfp4", "odd-mla-nvfp4", "dense-nvfp4"]
 
 TRAIN_CLUSTERS = ["8xh800", "4x8xh800", "8xb200", "8xa100", "2xrtx4090", "3x4xh20", "16x8xh100", "gb200-nvl72"]
-SERVE_CLUSTERS = ["8xh800", "4x8xh200", "8xb200", "2xrtx4090", "3x4xh20", "8xa100", "6x2xh100", "2x8xb200"]
+SERVE_CLUSTERS = ["8xh800", "4x8xh200", "8xb200", "2xrtx4090", "3x4xh20", "8xa100", "6x2xh100", "2x8xb200", "8xrtx6000pro"]
 # Of two kinds of GPU alone: SGLang is imported once for each.
 QUICK_CLUSTERS = ["8xh800", "4x8xh200", "8xb200", "3x4xh20"]
 # Too slow to ask many times: groups of every rank are built.

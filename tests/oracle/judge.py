@@ -13,9 +13,13 @@ MEGATRON_STAGES = {"calc": "batch", "optddp": "optcfg", "cfg-in-pg": "cfg"}
 # Stages in SGLang's order; ours have the notes' spelling.
 SGLANG_STAGES = {"model build": "model-build", "buffer creation": "request", "first request": "request", "layout": "dist-init"}
 # Not run by the witness: compiled DeepEP code, hangs, wrong results.
-SGLANG_UNSEEN = {"sglang.X19", "sglang.X20", "sglang.E20", "sglang.E21", "sglang.M20", "sglang.D13", "sglang.C22", "sglang.M23"}
-# Read in the source: attributes missing at the first token.
-SGLANG_READ = ("'Fp8MoEMethod' object", "'Mxfp4MoEMethod' object", "'DeepEPNormalDispatchOutput' object", "'DeepEPLLDispatchOutput' object")
+SGLANG_UNSEEN = {"sglang.X19", "sglang.X20", "sglang.E20", "sglang.E21", "sglang.M20", "sglang.D13", "sglang.C22", "sglang.M23",
+                 "sglang.M25", "sglang.M26", "sglang.M27", "sglang.M28", "sglang.W29", "sglang.W31", "sglang.W32", "sglang.W33", "sglang.W34",
+                 "sglang.W35"}
+# Read in the source: attributes missing at the first token; a module that an earlier plan may have had imported.
+SGLANG_READ = ("'Fp8MoEMethod' object", "'Mxfp4MoEMethod' object", "'DeepEPNormalDispatchOutput' object", "'DeepEPLLDispatchOutput' object",
+               "Runner backend MoeRunnerBackend.FLASHINFER_MXFP4 requires a fused func for a2a backend none")
+SGLANG_AFTER_LOAD = {"post-load", "pool", "attention", "graph", "request"}
 
 # Outcomes. The first four are agreement.
 ACCEPTED, REFUSED, UNREACHED, OURS = "accepted by both", "refused by both", "past the witness", "ours alone"
@@ -116,8 +120,11 @@ def sglang(plan, answer, shallow):
     if plan["stage"] == "emit":
         return OURS, ""
     if shallow and plan["stage"] not in SGLANG_REACHED or rule in SGLANG_UNSEEN or reason.startswith(SGLANG_READ):
-        if refused and (stage == "request" and plan["stage"] == "first request" or rule == "sglang.M23"):
+        if refused and (stage == "request" and plan["stage"] == "first request"
+                        or plan["stage"] == "post-load" and stage in SGLANG_AFTER_LOAD):
             return REFUSED, ""  # of two things that the first request meets the witness sees one; it loads no weights
+        if refused and stage == plan["stage"].replace(" ", "-"):
+            return REFUSED, ""
         return (REASON, "the toolchain refuses earlier") if refused else (UNREACHED, "")
     if reason.startswith("SGLang would") and not refused:  # a rewrite that we announce must be seen
         if shallow and "CUDA graphs" in reason:

@@ -94,6 +94,134 @@ Test(sglang, refusals_in_its_own_words)
 	close_bench(&b);
 }
 
+#define V3_NVFP4 TESTS_DIR "/data/models/deepseek-v3-nvfp4.yaml"
+
+/* Another toolchain or another checkpoint than the files say. */
+static void reopen(struct bench *b)
+{
+	mf_err err = {0};
+
+	mf_emitter_free(b->emitter);
+	cr_assert_eq(mf_emitter_new(&b->emitter, &b->in, &err), MF_OK, "%s", err.msg);
+}
+
+Test(sglang, nvfp4_on_blackwell)
+{
+	struct bench b;
+
+	open_bench(&b, V3_NVFP4, "8xb200");
+	expect_rule(&b, "tp8/pp1/ep8", "", "");
+	expect_rule(&b, "tp1/pp1/ep8", "", "");
+	expect_rule(&b, "tp8/pp1/ep8/run:flashinfer_trtllm", "", "");
+	expect_rule(&b, "tp8/pp1/ep1/run:cutlass", "", "");
+	expect_rule(&b, "tp1/pp1/ep8/run:flashinfer_cutlass/a2a:flashinfer", "", "");
+	expect_rule(&b, "tp1/pp1/ep8/run:flashinfer_cutedsl/a2a:flashinfer", "", "");
+	expect_rule(&b, "tp8/pp1/ep2/run:flashinfer_cutlass", "sglang.M02",
+		"The expert parallel size must be 1 or the same as the tensor parallel size");
+	expect_rule(&b, "tp1/pp1/ep8/run:flashinfer_cutedsl/a2a:mooncake/dm:low_latency", "sglang.M04",
+		"flashinfer_cutedsl supports moe_a2a_backend='none', 'deepep', or 'flashinfer', got 'mooncake'.");
+	/* The runner that the engine takes by itself has no function for DeepEP. */
+	expect_rule(&b, "tp8/pp1/ep8/a2a:deepep", "sglang.M15",
+		"Runner backend MoeRunnerBackend.FLASHINFER_TRTLLM requires a fused func for a2a backend deepep, but "
+		"none is registered.");
+	expect_rule(&b, "tp8/pp1/ep8/a2a:deepep/run:cutlass", "sglang.X18", NULL);
+	expect_rule(&b, "tp8/pp1/ep8/a2a:deepep/run:flashinfer_cutedsl/ck256", "sglang.M26",
+		"not enough values to unpack (expected 6, got 5)");
+	expect_rule(&b, "tp8/pp1/ep8/a2a:deepep/run:flashinfer_cutedsl/dm:low_latency/ck256", "", "");
+	expect_rule(&b, "tp8/pp1/ep1/run:triton", "sglang.M28", NULL);
+	expect_rule(
+		&b, "tp8/pp1/ep8/run:triton", "sglang.M27", "('Number of experts must match', ' between weights.')");
+	b.stack.toolchain = MF_SGLANG_0514;
+	reopen(&b);
+	expect_rule(
+		&b, "tp8/pp1/ep1/run:cutlass", "sglang.M24", "Unsupported runner backend: MoeRunnerBackend.CUTLASS");
+	b.stack.toolchain = MF_SGLANG_0516;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep1/run:cutlass", "sglang.M24", NULL);
+	expect_rule(&b, "tp8/pp1/ep1/run:triton_kernel", "sglang.M25",
+		"Unsupported moe_runner_backend for NVFP4 MoE: MoeRunnerBackend.TRITON_KERNELS. Use "
+		"--moe-runner-backend flashinfer_cutlass instead.");
+	close_bench(&b);
+}
+
+/* Nothing computes in FP4 below Blackwell: Marlin widens the weights, and any other runner is refused. */
+Test(sglang, nvfp4_on_hopper)
+{
+	struct bench b;
+
+	open_bench(&b, V3_NVFP4, "8xh100");
+	expect_rule(&b, "tp8/pp1/ep8", "", "");
+	expect_rule(&b, "tp8/pp1/ep8/run:marlin", "", "");
+	expect_rule(&b, "tp8/pp1/ep8/run:flashinfer_trtllm", "sglang.M18",
+		"Current platform does not support NVFP4 quantization with the selected MoE backend. Please use "
+		"Blackwell "
+		"and above, or use moe_runner_backend=marlin on SM80+.");
+	expect_rule(&b, "tp1/pp1/ep8/run:flashinfer_cutlass/a2a:flashinfer", "sglang.M18", NULL);
+	expect_rule(&b, "tp8/pp1/ep8/a2a:deepep", "sglang.M15",
+		"Runner backend MoeRunnerBackend.MARLIN requires a fused func for a2a backend deepep, but none is "
+		"registered.");
+	close_bench(&b);
+}
+
+Test(sglang, nvfp4_widths)
+{
+	struct bench b;
+
+	open_bench(&b, V3_NVFP4, "8xh100");
+	b.model.moe_ffn = 32 * 8;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep1", "sglang.W35", NULL);
+	b.model.moe_ffn = 16 * 8;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep1", "sglang.W31", "size_n = 32 is not divisible by tile_n_size = 64");
+	b.model.moe_ffn = 2048;
+	b.model.ffn = 32 * 8;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep8", "sglang.W34", NULL);
+	b.model.ffn = 16 * 8;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep8", "sglang.W29",
+		"NVFP4 Marlin requires output_size_per_partition to be a multiple of 64, got 32.");
+	b.model.ffn = 8 * 8;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep8", "sglang.W30", "Unsupported model when in features size is not multiple of 16");
+	close_bench(&b);
+
+	open_bench(&b, V3_NVFP4, "8xb200");
+	b.model.moe_ffn = 32 * 8;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep1", "", ""); /* padded to 128 */
+	expect_rule(&b, "tp8/pp1/ep1/run:flashinfer_cutlass", "sglang.W33", NULL);
+	expect_rule(&b, "tp8/pp1/ep1/run:flashinfer_cutedsl", "sglang.W32",
+		"Expected split dim divisible by group_size=64, got 32.");
+	close_bench(&b);
+}
+
+/* Consumer Blackwell takes FlashInfer's CUTLASS by itself, with that runner's rules. */
+Test(sglang, nvfp4_on_consumer_blackwell)
+{
+	struct bench b;
+
+	open_bench(&b, V3_NVFP4, "8xrtx6000pro");
+	expect_rule(&b, "tp8/pp1/ep8", "", "");
+	expect_rule(&b, "tp8/pp1/ep2", "sglang.M02", NULL);
+	close_bench(&b);
+}
+
+Test(sglang, formats_without_rules_are_refused)
+{
+	struct bench b;
+
+	open_bench(&b, V3_NVFP4, "8xb200");
+	b.model.modelopt_nvfp4 = false; /* as compressed-tensors writes it */
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep8", "model.quantization", NULL);
+	b.model.quant = MF_QUANT_INT4;
+	reopen(&b);
+	expect_rule(&b, "tp8/pp1/ep8", "model.quantization", NULL);
+	close_bench(&b);
+}
+
 Test(sglang, serve_ep4_on_eight_gpus_both_ways)
 {
 	struct bench b;
@@ -115,6 +243,10 @@ static void golden(const char *name, const char *model, const char *cluster, con
 	char path[512];
 
 	open_bench(&b, model, cluster);
+	if (!b.site.model_path[0] && b.model.path[0]) { /* a file of this tree */
+		snprintf(b.site.model_path, sizeof b.site.model_path, "%s", b.model.name);
+		reopen(&b);
+	}
 	mf_plan p = parse(&b, plan);
 	cr_assert_eq(mf_argv_init(&a, false, &err), MF_OK);
 	mf_emit(b.emitter, &p, fraction, &a.sink);
@@ -145,6 +277,9 @@ Test(sglang, golden_commands)
 	golden("qwen3-30b-deepep-low-latency", "qwen3-30b-a3b", "8xh800", "tp1/pp1/ep8/a2a:deepep/run:deep_gemm", 0.8);
 	golden("deepseek-v3-deepep-two-nodes", "deepseek-v3", "2x8xh200", "tp1/pp1/ep16/a2a:deepep/r32", 0.8);
 	golden("deepseek-v3-tp8", "deepseek-v3", "8xh200", "tp8/pp1/ep8/ck4096", NAN);
+	golden("deepseek-v3-nvfp4-tp8", V3_NVFP4, "8xb200", "tp8/pp1/ep8", 0.85);
+	golden("deepseek-v3-nvfp4-cutedsl", V3_NVFP4, "8xb200", "tp1/pp1/ep8/a2a:flashinfer/run:flashinfer_cutedsl",
+		0.85);
 	golden("kimi-k2-pp2", "kimi-k2", "2x8xh200", "tp8/pp2/ep8", 0.9);
 	golden("gpt-oss-120b-tp4", "gpt-oss-120b", "8xh800", "tp4/pp1/ep1/rep2", 0.85);
 	golden("mixtral-8x7b-no-graphs", "mixtral-8x7b", "8xh800", "tp8/pp1/ep2/g:off", 0.85);
@@ -164,7 +299,8 @@ static void read_back(const char *model, const char *cluster)
 		"tp1/pp1", "tp2/pp1", "tp4/pp1", "tp8/pp1", "tp2/pp2", "tp1/pp2", "tp4/pp2"};
 	static const char *const more[] = {"", "/g:off", "/ck2048", "/tbo", "/r32", "/rep2", "/rep4"};
 	static const char *const backends[] = {"", "/a2a:deepep", "/a2a:deepep/run:deep_gemm", "/run:triton",
-		"/a2a:mooncake/run:deep_gemm/dm:low_latency", "/a2a:deepep/dm:normal/run:deep_gemm"};
+		"/a2a:mooncake/run:deep_gemm/dm:low_latency", "/a2a:deepep/dm:normal/run:deep_gemm",
+		"/a2a:flashinfer/run:flashinfer_cutedsl", "/run:marlin"};
 
 	open_bench(&b, model, cluster);
 	for (int i = 0; i < 400; i++) {
@@ -203,6 +339,8 @@ Test(sglang, a_command_reads_back_as_its_plan)
 	read_back("deepseek-v3", "8xh200");
 	read_back("deepseek-v3", "2x8xh200");
 	read_back("mixtral-8x7b", "8xh800");
+	read_back(V3_NVFP4, "8xb200");
+	read_back(V3_NVFP4, "8xh200");
 }
 
 Test(sglang, aliases_and_unknown_flags)

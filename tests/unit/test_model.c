@@ -390,6 +390,11 @@ Test(model, folders_and_the_hub_cache_are_looked_into)
 	write_text(path, "{\"quantization\":{\"quant_algo\":\"NVFP4\"}}");
 	cr_expect_eq(mf_model_load(&m, "own/tiny", &err), MF_OK, "%s", err.msg);
 	cr_expect_eq(m.quant, MF_QUANT_NVFP4);
+	cr_expect(m.modelopt_nvfp4);
+	write_text(path, "{\"quantization\":{\"quant_algo\":\"NVFP4_AWQ\"}}");
+	cr_expect_eq(mf_model_load(&m, "own/tiny", &err), MF_OK, "%s", err.msg);
+	cr_expect_eq(m.quant, MF_QUANT_NVFP4);
+	cr_expect_not(m.modelopt_nvfp4);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/%s/config.json", root, folders[3]);
 	unlink(path);

@@ -32,11 +32,11 @@ static const struct {
 	{"sglang.G", 7},
 	{"sglang.K", 16},
 	{"sglang.L", 8},
-	{"sglang.M", 23},
+	{"sglang.M", 28},
 	{"sglang.R", 5},
 	{"sglang.S", 13},
 	{"sglang.T", 7},
-	{"sglang.W", 28},
+	{"sglang.W", 35},
 	{"sglang.X", 26},
 };
 
