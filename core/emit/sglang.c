@@ -347,6 +347,8 @@ static bool guard_nvfp4_marlin(const struct mf_emitter *e, const mf_plan *p, con
 	const uint32_t widths[] = {f->ffn / st->dense_tp, f->shared / shared_tp(e, p, st)};
 
 	for (size_t i = 0; i < MF_COUNT(widths) && e->in.cluster->sm < 100; i++) {
+		if (!widths[i])
+			continue;
 		GUARD(!marlin_tiles(m->hidden, widths[i] * 2), MF_R_SGL_W34, m->hidden, widths[i] * 2);
 		GUARD(!marlin_tiles(widths[i], m->hidden), MF_R_SGL_W34, widths[i], m->hidden);
 	}
