@@ -98,7 +98,7 @@ c
 :dump
 j Enter
 :dump
-s Esc
+s j Enter
 :overlay h800
 :dump
 T Esc
