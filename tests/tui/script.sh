@@ -96,10 +96,10 @@ x
 :dump
 c
 :dump
-j Enter
+Esc
+:overlay h800
 :dump
 s j Enter
-:overlay h800
 :dump
 T Esc
 :theme light
