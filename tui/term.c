@@ -5,6 +5,7 @@
  * O_NONBLOCK belongs to the open file, and standard output's is shared with the shell that started us.
  */
 #include "tui_term.h"
+#include "tui_wake.h"
 
 #include <curses.h>
 #include <term.h>
@@ -253,13 +254,9 @@ mf_status mf_tty_open(mf_tty **out, mf_color_mode color, bool mouse, mf_err *err
 	}
 	const char *path = ttyname(STDOUT_FILENO);
 	t->fd = open(path ? path : "/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	if (t->fd < 0 || tcgetattr(t->fd, &t->saved) < 0 || pipe(pipe_fd) < 0) {
+	if (t->fd < 0 || tcgetattr(t->fd, &t->saved) < 0 || !mf_wake_open(pipe_fd)) {
 		mf_fail(err, MF_EENV, "cannot open the terminal %s: %s", path ? path : "/dev/tty", strerror(errno));
 		goto fail;
-	}
-	for (int i = 0; i < 2; i++) {
-		fcntl(pipe_fd[i], F_SETFL, O_NONBLOCK);
-		fcntl(pipe_fd[i], F_SETFD, FD_CLOEXEC);
 	}
 	t->signal_read = pipe_fd[0];
 	t->raw = t->saved;

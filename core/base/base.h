@@ -191,6 +191,10 @@ unsigned mf_pool_threads(const mf_pool *p);
 /** Calls fn(payload, item, worker) for every item in [0, n); returns when all are done. `worker` < mf_pool_threads(). */
 void mf_pool_run(mf_pool *p, size_t n, void (*fn)(void *payload, size_t item, unsigned worker), void *payload);
 
+/* ---- numbers and time ------------------------------------------------------------------------------------------- */
+
+/** Quantile q (0..1) of n values by linear interpolation between order statistics; sorts them. NaN when n is 0. */
+double mf_quantile(double *values, size_t n, double q);
 /** Monotonic clock, milliseconds. */
 double mf_now_ms(void);
 /** Deterministic generator (splitmix64): next value of *state. */

@@ -46,7 +46,7 @@ static const struct family families[] = {
 	{"minimax_m2", LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | ATTENTION_DP | OVERLAP_FAILS},
 	{"mixtral", PIPELINE | WHOLE_HEADS},
 	{"llama4_text", ATTENTION_DP | ROUTES_ITSELF},
-	{"olmoe", WHOLE_HEADS},
+	{"olmoe", WHOLE_HEADS | ROUTES_ITSELF},
 	{"phimoe", 0},
 	{"qwen3", PIPELINE | ATTENTION_DP},
 };
@@ -199,8 +199,6 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 		: f->fp8_filled    ? MF_R_SGL_M03_FP8
 				   : MF_R_SGL_M03);
 	GUARD(fixed_ep && p->ep != 1 && p->ep != st->n, MF_R_SGL_M02);
-	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && (p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL),
-		MF_R_SGL_M04);
 	GUARD(p->runner == MF_RUN_CUTLASS && f->fp8_filled && p->ep != 1, MF_R_SGL_M07);
 	GUARD(st->a2a && p->ep != st->n, MF_R_SGL_X01, st->n, p->ep);
 	GUARD(p->a2a == MF_A2A_DEEPEP && p->deepep_mode == MF_DM_NORMAL && p->graph == MF_GRAPH_FULL, MF_R_SGL_X03);

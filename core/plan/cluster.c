@@ -105,8 +105,31 @@ static bool read_size(const char **at, uint32_t *value)
 	return true;
 }
 
-/* A built-in cluster of the GPU, whatever its size; one node is preferred, as it comes first by name. */
-static bool cluster_of_gpu(mf_cluster *out, const char *gpu)
+bool mf_same_gpu(const char *a, const char *b)
+{
+	static const char *const prefixes[] = {"NVIDIA ", "GeForce "};
+
+	for (size_t i = 0; i < MF_COUNT(prefixes); i++) {
+		size_t len = strlen(prefixes[i]);
+
+		a += strncasecmp(a, prefixes[i], len) == 0 ? len : 0;
+		b += strncasecmp(b, prefixes[i], len) == 0 ? len : 0;
+	}
+	for (;;) {
+		while (*a == ' ')
+			a++;
+		while (*b == ' ')
+			b++;
+		if (*a == '\0' || *b == '\0')
+			return *a == *b;
+		if (strncasecmp(a, b, 1) != 0)
+			return false;
+		a++;
+		b++;
+	}
+}
+
+bool mf_cluster_of_gpu(mf_cluster *out, const char *gpu)
 {
 	bool found = false;
 
@@ -116,7 +139,7 @@ static bool cluster_of_gpu(mf_cluster *out, const char *gpu)
 
 		if (mf_builtin_open(&doc, "clusters", *name, NULL) < 0)
 			continue;
-		if (mf_cluster_from_doc(&c, &doc, NULL) == MF_OK && strcasecmp(c.gpu, gpu) == 0 &&
+		if (mf_cluster_from_doc(&c, &doc, NULL) == MF_OK && mf_same_gpu(c.gpu, gpu) &&
 			(!found || c.nodes < out->nodes)) {
 			*out = c;
 			found = true;
@@ -136,7 +159,7 @@ static bool sized_cluster(mf_cluster *out, const char *name)
 
 	while (n < 2 && read_size(&at, &size[n]))
 		n++;
-	if (n == 0 || !cluster_of_gpu(&c, at))
+	if (n == 0 || !mf_cluster_of_gpu(&c, at))
 		return false;
 	if (n == 1) {
 		size[1] = size[0];

@@ -188,6 +188,10 @@ typedef struct mf_cluster {
 } mf_cluster;
 /** Built-in name, `NxGPUSxNAME` / `GPUSxNAME` of a built-in GPU (e.g. 256x8xh800), or a YAML path. Not `auto`. */
 mf_status mf_cluster_load(mf_cluster *out, const char *name_or_path, mf_err *err);
+/** Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090", "rtx4090"). */
+bool mf_same_gpu(const char *a, const char *b);
+/** The built-in cluster of a GPU with the fewest nodes; false when no built-in one has it. */
+bool mf_cluster_of_gpu(mf_cluster *out, const char *gpu);
 mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err);
 static inline uint32_t mf_cluster_world(const mf_cluster *c)
 {
@@ -496,5 +500,7 @@ typedef struct mf_inputs {
 const char *const *mf_builtin_names(const char *kind);
 /** Opens NAME of a kind: the user's file ($XDG_CONFIG_HOME/moefs/KIND/NAME.yaml) before the built-in one. MF_EINPUT when there is none. */
 mf_status mf_builtin_open(mf_doc *out, const char *kind, const char *name, mf_err *err);
+/** As mf_builtin_open, or the file at a path: a text with a '/' or one that ends in .json, .yaml or .yml. */
+mf_status mf_input_open(mf_doc *out, const char *kind, const char *name_or_path, mf_err *err);
 
 #endif

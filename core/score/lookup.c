@@ -1,5 +1,4 @@
 /* lookup.c: models, clusters and constants by the names that measured rows use, loaded once a run. */
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -96,23 +95,6 @@ void mf_score_uncovered(mf_judged *out, const char *fmt, ...)
 	va_end(args);
 }
 
-static bool built_in(const char *kind, const char *name)
-{
-	for (const char *const *n = mf_builtin_names(kind); *n; n++)
-		if (strcmp(*n, name) == 0)
-			return true;
-	return false;
-}
-
-static void lower(char *out, size_t size, const char *text)
-{
-	size_t i = 0;
-
-	for (; text[i] && i + 1 < size; i++)
-		out[i] = (char)tolower((unsigned char)text[i]);
-	out[i] = '\0';
-}
-
 const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 {
 	struct named_model *m = s->models;
@@ -145,29 +127,9 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 	return m->there ? &m->model : NULL;
 }
 
-/* GPUs a node of the built-in cluster with this GPU; 0 when there is none. The smallest cluster stands for the GPU. */
-static uint32_t built_in_node(const char *gpu)
-{
-	uint32_t nodes = 0, per_node = 0;
-	char name[48], mine[48];
-
-	lower(name, sizeof name, gpu);
-	for (const char *const *n = mf_builtin_names("clusters"); *n; n++) {
-		mf_cluster c;
-
-		if (mf_cluster_load(&c, *n, NULL) < 0)
-			continue;
-		lower(mine, sizeof mine, c.gpu);
-		if (strcmp(mine, name) == 0 && (!nodes || c.nodes < nodes)) {
-			nodes = c.nodes;
-			per_node = c.gpus_per_node;
-		}
-	}
-	return per_node;
-}
-
 static void load_sized(struct sized_cluster *c)
 {
+	mf_cluster smallest; /* stands for the GPU */
 	uint32_t node, n;
 	char name[96];
 	mf_err err;
@@ -180,14 +142,13 @@ static void load_sized(struct sized_cluster *c)
 		snprintf(c->why_not, sizeof c->why_not, "number of GPUs not stated");
 		return;
 	}
-	node = built_in_node(c->gpu);
-	if (!node || c->n_gpus > 65536) {
+	if (!mf_cluster_of_gpu(&smallest, c->gpu) || c->n_gpus > 65536) {
 		snprintf(c->why_not, sizeof c->why_not, "no built-in cluster of %.40s", c->gpu);
 		return;
 	}
 	n = (uint32_t)c->n_gpus;
-	if (!isnan(c->gpus_per_node) && c->gpus_per_node <= 1024)
-		node = (uint32_t)c->gpus_per_node;
+	node = !isnan(c->gpus_per_node) && c->gpus_per_node <= 1024 ? (uint32_t)c->gpus_per_node
+								    : smallest.gpus_per_node;
 	if (node > n)
 		node = n;
 	if (n % node) {
@@ -241,7 +202,6 @@ const mf_cluster *mf_score_cluster(mf_score *s, const mf_measured *row, mf_judge
 const mf_consts *mf_score_consts(mf_score *s, const mf_cluster *cluster, mf_judged *out)
 {
 	struct sized_cluster *c = s->clusters;
-	char own[48];
 	mf_err err;
 
 	while (c && &c->cluster != cluster)
@@ -255,9 +215,8 @@ const mf_consts *mf_score_consts(mf_score *s, const mf_cluster *cluster, mf_judg
 
 		c->has_consts = true;
 		mf_consts_factory(&c->consts, cluster);
-		lower(own, sizeof own, cluster->gpu);
-		if (!overlay && built_in("calibrated", own))
-			overlay = own;
+		if (!overlay)
+			overlay = mf_consts_overlay_of(cluster->gpu);
 		if (overlay && strcmp(overlay, "none") != 0 && mf_consts_overlay(&c->consts, overlay, &err) < 0)
 			snprintf(c->no_consts, sizeof c->no_consts, "%.95s", err.msg);
 	}

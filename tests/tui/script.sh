@@ -96,7 +96,8 @@ x
 :dump
 c
 :dump
-j Enter
+Esc
+:overlay h800
 :dump
 s j Enter
 :dump

@@ -189,6 +189,18 @@ static void square(void *payload, size_t i, unsigned worker)
 	out[i] += i * i;
 }
 
+Test(numbers, quantiles_interpolate_between_order_statistics)
+{
+	double v[] = {4, 1, 3, 2}, one[] = {7};
+
+	cr_expect_float_eq(mf_quantile(v, 4, 0.5), 2.5, 1e-12);
+	cr_expect_float_eq(mf_quantile(v, 4, 0.9), 3.7, 1e-12);
+	cr_expect_float_eq(mf_quantile(v, 4, 0), 1, 0);
+	cr_expect_float_eq(mf_quantile(v, 4, 1), 4, 0);
+	cr_expect_float_eq(mf_quantile(one, 1, 0.9), 7, 0);
+	cr_expect(isnan(mf_quantile(NULL, 0, 0.5)));
+}
+
 Test(pool, every_item_once_for_any_thread_count)
 {
 	static uint64_t out[5000];
