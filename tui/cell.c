@@ -193,6 +193,20 @@ void mf_cells_dispose(mf_cells *s)
 }
 
 /* Puts one character; a wide one that is overwritten in part leaves a blank in its other half. */
+size_t mf_text_line(const char *text, int max, bool ascii)
+{
+	size_t len = strcspn(text, "\n"), n = mf_text_fit(text, len, max, ascii, NULL), cut = n;
+
+	if (n == len)
+		return n;
+	while (cut > 0 && text[cut] != ' ')
+		cut--;
+	if (cut == 0)
+		for (cut = n; cut > 0 && !strchr("/,", text[cut - 1]);)
+			cut--;
+	return cut > 0 ? cut : n > 0 ? n : 1;
+}
+
 static void put(mf_cells *s, int x, int y, uint32_t ch, int width, mf_role role)
 {
 	if (x < 0 || y < 0 || y >= s->h || x + width > s->w)

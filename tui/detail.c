@@ -219,7 +219,7 @@ static void put_right(struct pen *p, int x, int width, mf_role role, const char 
 		mf_cells_right(p->s, p->r.x + x, y, x + width > p->r.w ? p->r.w - x : width, role, text);
 }
 
-/* Text broken at blanks (or anywhere, where a word is wider than the pane), from column x on. */
+/* Text broken into lines of the pane, from column x on. */
 static void put_wrapped(struct pen *p, int x, mf_role role, const char *text)
 {
 	int room = p->r.w - x;
@@ -228,17 +228,7 @@ static void put_wrapped(struct pen *p, int x, mf_role role, const char *text)
 	if (room < 1)
 		return;
 	do {
-		size_t line_len = strcspn(text, "\n");
-		size_t n = mf_text_fit(text, line_len, room, p->s->ascii, NULL);
-		if (n < line_len) {
-			size_t cut = n;
-			while (cut > 0 && text[cut] != ' ')
-				cut--;
-			if (cut > 0)
-				n = cut;
-			if (n == 0)
-				n = 1;
-		}
+		size_t n = mf_text_line(text, room, p->s->ascii);
 		if (n >= sizeof(piece))
 			n = sizeof(piece) - 1;
 		memcpy(piece, text, n);
@@ -293,11 +283,8 @@ static void overview(struct pen *p)
 			field(p, "nearest", MF_ROLE_BUILDABLE, plan);
 		}
 	} else if (a->now.constraint) {
-		put(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
-			row->probe
-				? "buildable, but closer to the budget than the ledger's own error: launch it to know"
-				: "buildable");
-		p->line++;
+		put_wrapped(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
+			row->probe ? mf_probe_words : "buildable");
 	}
 	if (d->status < 0) {
 		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
@@ -432,8 +419,14 @@ static void memory(struct pen *p)
 		put_right(p, 0, 8, MF_ROLE_TEXT, text);
 		put(p, 9, MF_ROLE_TEXT, line[i]->name);
 		int after = 36;
+		const char *rule = line[i]->rule ? line[i]->rule : "";
+		if (p->r.w > after + 8 && p->a->focus == MF_FOCUS_DETAIL) {
+			/* With the keys here there is time to read all of it. */
+			put_wrapped(p, after, MF_ROLE_DIM, rule);
+			continue;
+		}
 		if (p->r.w > after + 8)
-			put(p, after, MF_ROLE_DIM, line[i]->rule ? line[i]->rule : "");
+			put(p, after, MF_ROLE_DIM, rule);
 		p->line++;
 	}
 	if (e->n_stages > 1) {
@@ -648,7 +641,11 @@ static void real_answer(struct pen *p)
 	const mf_real_verdict *v = &w->verdict;
 	char text[256];
 
-	if (!w->witness[0] || w->status < 0 || !v->ran || memcmp(&w->plan, &p->a->detail.plan, sizeof(w->plan)) != 0)
+	if (memcmp(&w->plan, &p->a->detail.plan, sizeof(w->plan)) != 0)
+		return;
+	if (w->status < 0)
+		field(p, "really", MF_ROLE_ERROR, w->err.msg);
+	if (!w->witness[0] || w->status < 0 || !v->ran)
 		return;
 	snprintf(text, sizeof(text), "%s %s it%s%s%s; the verdicts %s", w->witness, v->accepted ? "accepts" : "refuses",
 		v->stage[0] ? " (" : "", v->stage, v->stage[0] ? ")" : "",

@@ -58,7 +58,7 @@ static void carry_out(struct loop *l, unsigned fx)
 		l->leave = true;
 	if (fx & MF_FX_COPY)
 		copy(l);
-	if ((fx & MF_FX_ASK) && (l->asker || (l->asker = mf_asker_new())))
+	if ((fx & MF_FX_ASK) && (l->asker || (l->asker = mf_asker_new(l->opts))))
 		mf_asker_ask(l->asker, l->a);
 	if (fx & MF_FX_THEME)
 		mf_tty_set_theme(l->tty, &l->a->look);

@@ -249,9 +249,12 @@ size_t mf_knob_names(const mf_app *a, const mf_knob *k, const char **out, size_t
 		const char *prefix = k->kind == K_OVERLAY ? "" : a->phase == MF_TRAIN ? "megatron" : "sglang";
 		if (k->kind == K_OVERLAY)
 			out[n++] = "none";
-		for (; names && *names && n + 1 < cap; names++)
-			if (strncmp(*names, prefix, strlen(prefix)) == 0)
-				out[n++] = *names;
+		/* The constants of this very GPU come first. */
+		for (int own = 1; own >= 0; own--)
+			for (const char *const *name = names; *name && n + 1 < cap; name++)
+				if (strncmp(*name, prefix, strlen(prefix)) == 0 &&
+					(k->kind == K_OVERLAY && mf_same_gpu(*name, a->now.cluster.gpu)) == (own == 1))
+					out[n++] = *name;
 	}
 	for (const mf_choice *c = k->choices; c && c->name && n + 1 < cap; c++) {
 		bool other = k->kind == K_TOOLCHAIN &&
