@@ -15,16 +15,9 @@ const mf_opt mf_opts[OPT_COUNT] = {
 
 int mf_report(const mf_err *err)
 {
-	fputs("moefs: ", stderr);
-	if (err->file[0]) {
-		fputs(err->file, stderr);
-		if (err->line)
-			fprintf(stderr, ":%d", err->line);
-		fputs(": ", stderr);
-	}
-	if (err->field[0])
-		fprintf(stderr, "%s: ", err->field);
-	fprintf(stderr, "%s\n", err->msg);
+	char text[MF_ERR_TEXT_MAX];
+
+	fprintf(stderr, "moefs: %s\n", mf_err_text(err, text));
 	if (err->detail[0])
 		fprintf(stderr, "%s\n", err->detail);
 	return mf_status_exit_code(err->status);

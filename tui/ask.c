@@ -151,7 +151,7 @@ void mf_asker_ask(mf_asker *k, mf_app *a)
 		return;
 	}
 	if (mf_argv_init(&k->q.argv, true, &err) < 0) {
-		mf_app_say(a, true, "%s", err.msg);
+		mf_app_say_error(a, "", &err);
 		return;
 	}
 	mf_emit(a->eval.emitter, &row->plan,

@@ -266,7 +266,7 @@ mf_status mf_tui_run(const mf_tui_opts *opts, mf_err *err)
 	if (st == MF_OK && !opts->script && opts->resume) {
 		mf_err bad;
 		if (mf_store_load_session(a, &bad) < 0)
-			mf_app_say(a, true, "the last session could not be resumed: %s: %s", bad.file, bad.msg);
+			mf_app_say_error(a, "the last session could not be resumed: ", &bad);
 		else if (!opts->theme && a->theme[0] && mf_theme_load(&a->look, a->theme, &bad) < 0)
 			st = mf_theme_load(&a->look, "default", err);
 	}

@@ -28,7 +28,6 @@ struct mf_tty {
 	struct termios saved, raw;
 	mf_buf out;
 	size_t sent; /* bytes of `out` that have gone */
-	uint64_t bytes;
 	int colors;
 	bool mouse, last_cell_scrolls;
 	char *cup, *smcup, *rmcup, *civis, *cnorm, *clear, *sgr0, *bold, *dim, *smul, *rev, *setaf, *setab, *smkx,
@@ -515,7 +514,6 @@ mf_status mf_tty_flush(mf_tty *t)
 		if (n <= 0)
 			return MF_EIO;
 		t->sent += (size_t)n;
-		t->bytes += (uint64_t)n;
 	}
 	mf_buf_clear(&t->out);
 	t->sent = 0;
@@ -562,9 +560,4 @@ void mf_tty_resume(mf_tty *t)
 	if (flags >= 0)
 		fcntl(t->fd, F_SETFL, flags | O_NONBLOCK);
 	enter(t);
-}
-
-uint64_t mf_tty_bytes(const mf_tty *t)
-{
-	return t->bytes;
 }

@@ -297,6 +297,8 @@ unsigned mf_app_command(mf_app *a, const char *line);
 unsigned mf_app_arranged(mf_app *a, const uint32_t *rank_of, const uint32_t *view, size_t n_view);
 /** Shows a message until the next key. */
 void mf_app_say(mf_app *a, bool is_error, const char *fmt, ...) MF_PRINTF(3, 4);
+/** Shows what went wrong, after `what` ("" or such as "not written: "). */
+void mf_app_say_error(mf_app *a, const char *what, const mf_err *err);
 /** Row under the cursor, NULL when there is none. */
 const mf_row *mf_app_selected(const mf_app *a);
 /** Name `e` offers for the selected plan. */

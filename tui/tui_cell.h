@@ -95,5 +95,7 @@ typedef enum mf_glyph {
 } mf_glyph;
 /** Text of a glyph, one column wide. */
 const char *mf_glyph_text(mf_glyph g, bool ascii);
+/** A bar of `width` columns, `share` of it full; over 1 its last column says so. Nothing is drawn of NaN. */
+void mf_cells_gauge(mf_cells *s, int x, int y, int width, double share, mf_role full, mf_role empty);
 
 #endif

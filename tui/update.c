@@ -22,6 +22,12 @@ void mf_app_say(mf_app *a, bool is_error, const char *fmt, ...)
 	a->message_is_error = is_error;
 }
 
+void mf_app_say_error(mf_app *a, const char *what, const mf_err *err)
+{
+	char text[MF_ERR_TEXT_MAX];
+	mf_app_say(a, true, "%s%s", what, mf_err_text(err, text));
+}
+
 const mf_row *mf_app_selected(const mf_app *a)
 {
 	return a->cursor < a->n_view ? &a->rows[a->view[a->cursor]] : NULL;

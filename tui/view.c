@@ -498,10 +498,10 @@ static void list_line(
 
 	if (y < 0 || y >= r.h)
 		return;
-	if (chosen)
+	if (chosen) {
 		mf_cells_fill(s, (mf_rect){r.x - 1, r.y + y, r.w + 2, 1}, MF_ROLE_POPUP_SELECTED, ' ');
-	if (chosen)
 		mf_cells_text(s, r.x - 1, r.y + y, 1, MF_ROLE_POPUP_SELECTED, mf_glyph_text(MF_G_CURSOR, s->ascii));
+	}
 	for (int i = 0; i < n; i++) {
 		int end = i + 1 < n ? x[i + 1] - 1 : r.w;
 		if (x[i] < r.w)

@@ -74,11 +74,6 @@ const mf_measured_table *mf_score_table(const mf_score *s)
 	return s->table;
 }
 
-mf_arena *mf_score_arena(mf_score *s)
-{
-	return s->arena;
-}
-
 void **mf_score_state(mf_score *s, mf_row_kind kind, void (*release)(void *state))
 {
 	s->release[kind] = release;
