@@ -136,8 +136,13 @@ void mf_model_tally(mf_model *m);
  * cannot be priced (unknown model_type, layers of different attention shapes) fails naming the file, line and field.
  */
 mf_status mf_model_load(mf_model *out, const char *name_or_path, mf_err *err);
-/** Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
+/**
+ * Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case, separators, owner
+ * ("Qwen/") and last words that change no shape ("-Instruct", "-2507", "-FP8"). NULL for none.
+ */
 const char *mf_model_builtin(const char *name);
+/** Sets the format of the checkpoint where the last words of `name` say one ("-NVFP4"); else leaves it. */
+void mf_model_quant_of_name(mf_model *m, const char *name);
 /** From a parsed document (config.json keys, JSON or YAML). */
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 

@@ -113,10 +113,21 @@ static void lower(char *out, size_t size, const char *text)
 	out[i] = '\0';
 }
 
+/* "Qwen3-VL-235B-A22B" without its "-VL": of a vision model the language part is priced. True when there is another. */
+static bool language_part(const char *name, char *out, size_t size)
+{
+	const char *vl = strstr(name, "-VL-");
+
+	snprintf(out, size, "%.*s%s", (int)(vl ? vl - name : 0), name, vl ? vl + 3 : name);
+	return vl != NULL;
+}
+
 const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 {
 	struct named_model *m = s->models;
 	const char *wanted;
+	char language[96];
+	bool tower;
 	mf_err err;
 
 	while (m && strcmp(m->name, name) != 0)
@@ -130,7 +141,8 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 		m->name = name;
 		m->next = s->models;
 		s->models = m;
-		wanted = mf_model_builtin(name);
+		tower = language_part(name, language, sizeof language);
+		wanted = mf_model_builtin(language);
 		if (!*name)
 			snprintf(m->why_not, sizeof m->why_not, "model not stated");
 		else if (!wanted)
@@ -139,6 +151,10 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 			snprintf(m->why_not, sizeof m->why_not, "%.95s", err.msg);
 		else
 			m->there = true;
+		if (m->there) {
+			mf_model_quant_of_name(&m->model, name);
+			m->model.other_parts |= tower;
+		}
 	}
 	if (!m->there)
 		mf_score_uncovered(out, "%s", m->why_not);

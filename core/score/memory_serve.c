@@ -143,14 +143,11 @@ void mf_score_memory_serve(
 		mf_score_uncovered(out, "a limit of tokens in one prefill pass");
 		return;
 	}
-	/* Of a vision model the language part is priced. */
-	if (!(model = mf_score_model(
-		      ctx, strcmp(row->model, "Qwen3-VL-235B-A22B") == 0 ? "Qwen3-235B-A22B" : row->model, out)) ||
+	if (!(model = mf_score_model(ctx, row->model, out)) ||
 		!find_cluster(ctx, row, &cluster, &base, &stand_in, out) ||
 		!mf_memory_rig_start(ctx, r, base, "sglang-0.5.15", out))
 		return;
 	r->model = *model;
-	r->model.other_parts |= strstr(row->model, "-VL-") != NULL;
 	r->cluster = cluster;
 	if (!read_quant(row, &r->model, out) || !read_plan(row, &r->plan, out))
 		return;

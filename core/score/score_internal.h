@@ -26,7 +26,8 @@ void mf_score_replica_pairs(const mf_scorecard *c, mf_score_replicas *out);
 void mf_score_uncovered(mf_judged *out, const char *fmt, ...) MF_PRINTF(2, 3);
 
 /**
- * The model that a row's `model` names: the built-in of that name or alias (mf_model_builtin). NULL when there is none, with the reason in `out`. Borrowed from the context.
+ * The model that a row's `model` names: the built-in of that name (mf_model_builtin), in the format that the name says;
+ * of a vision model ("-VL-") its language part. NULL when there is none, with the reason in `out`. Borrowed.
  */
 const mf_model *mf_score_model(mf_score *ctx, const char *name, mf_judged *out);
 /**
