@@ -136,6 +136,13 @@ double mf_experts_us(const double *g, const mf_gpu_rates *r, double peak, const 
 	return g[MF_MOE_T0] + root(weights, math) / u + traffic;
 }
 
+static bool odd_head(double head_dim)
+{
+	uint32_t d = (uint32_t)head_dim;
+
+	return d & (d - 1);
+}
+
 double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double heads, double kv_heads,
 	double head_dim, double kv_bytes, double context)
 {
@@ -146,7 +153,7 @@ double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double
 	memory = (bytes + 4 * batch * heads * head_dim) / (r->hbm * g[MF_DEC_HBM] * (fp8 ? g[MF_DEC_FP8_HBM] : 1) * u) *
 		 warm(r, bytes, g[MF_DEC_L2], g[MF_DEC_WARM]);
 	math = 4 * batch * heads * head_dim * context / (r->peak[MF_BF16] * g[MF_DEC_ROOF]);
-	return g[MF_DEC_T0] + (fp8 ? g[MF_DEC_FP8] : 0) +
+	return g[MF_DEC_T0] + (fp8 ? g[MF_DEC_FP8] : 0) + (odd_head(head_dim) ? g[MF_DEC_ODD] : 0) +
 	       d * (g[MF_DEC_HEAD] + g[MF_DEC_WAVE] * batch * kv_heads / r->sms) + root(memory, math);
 }
 
@@ -162,7 +169,7 @@ double mf_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double
 	roof = r->peak[MF_BF16] * g[MF_CTX_ROOF] * pow(d, d < 1 ? g[MF_CTX_SMALL] : g[MF_CTX_LARGE]);
 	math = 4 * heads * head_dim * seqs * n * keys / roof;
 	io = seqs * (n * head_dim * (2 * heads + 2 * kv_heads) * 2 + cached * kv_heads * head_dim * 4);
-	return g[MF_CTX_T0] + g[MF_CTX_WAVE] * seqs * heads / r->sms +
+	return g[MF_CTX_T0] + (odd_head(head_dim) ? g[MF_CTX_ODD] : 0) + g[MF_CTX_WAVE] * seqs * heads / r->sms +
 	       root(math, g[MF_CTX_CHAIN] * chain / 1024 * pow(d, g[MF_CTX_CHAIN_HEAD])) +
 	       io / (r->hbm * g[MF_CTX_HBM]);
 }

@@ -94,7 +94,8 @@ double mf_experts_us(const double *g, const mf_gpu_rates *r, double peak, const 
 
 /**
  * Constants: launch, us a 128 of the head size, us more with an fp8 cache, us a wave of requests (head size 128), share
- * of HBM, what an fp8 cache leaves of it, share of the roof, tokens that keep one SM streaming, and the cache.
+ * of HBM, what an fp8 cache leaves of it, share of the roof, tokens that keep one SM streaming, the cache,
+ * and us more at head sizes that are no power of two, which are padded.
  */
 enum {
 	MF_DEC_T0,
@@ -107,6 +108,7 @@ enum {
 	MF_DEC_DEPTH,
 	MF_DEC_L2,
 	MF_DEC_WARM,
+	MF_DEC_ODD,
 	MF_DEC_CONSTS
 };
 /**
@@ -118,8 +120,8 @@ double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double
 
 /**
  * Constants: launch, us a wave of heads, share of the roof at head size 128, share of HBM, us a 1024 keys of the longest
- * chain (head size 128), keys beyond the window that tiles touch, and exponents of the head size: of the roof below 128
- * and above, of the chain.
+ * chain (head size 128), keys beyond the window that tiles touch, exponents of the head size (of the roof below 128
+ * and above, of the chain), and us more at head sizes that are no power of two.
  */
 enum {
 	MF_CTX_T0,
@@ -131,6 +133,7 @@ enum {
 	MF_CTX_SMALL,
 	MF_CTX_LARGE,
 	MF_CTX_CHAIN_HEAD,
+	MF_CTX_ODD,
 	MF_CTX_CONSTS
 };
 /**

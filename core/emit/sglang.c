@@ -199,8 +199,6 @@ static bool guard_post_init(const struct mf_emitter *e, const mf_plan *p, const 
 		: f->fp8_filled    ? MF_R_SGL_M03_FP8
 				   : MF_R_SGL_M03);
 	GUARD(fixed_ep && p->ep != 1 && p->ep != st->n, MF_R_SGL_M02);
-	GUARD(p->runner == MF_RUN_FLASHINFER_CUTEDSL && (p->a2a == MF_A2A_MOONCAKE || p->a2a == MF_A2A_NIXL),
-		MF_R_SGL_M04);
 	GUARD(p->runner == MF_RUN_CUTLASS && f->fp8_filled && p->ep != 1, MF_R_SGL_M07);
 	GUARD(st->a2a && p->ep != st->n, MF_R_SGL_X01, st->n, p->ep);
 	GUARD(p->a2a == MF_A2A_DEEPEP && p->deepep_mode == MF_DM_NORMAL && p->graph == MF_GRAPH_FULL, MF_R_SGL_X03);

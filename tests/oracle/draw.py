@@ -52,9 +52,10 @@ class Moefs:
         out = self.run(["search", *options, "--space", "wide", "--emit", "jsonl", "--sample", str(count), "--seed", str(seed)])
         return [json.loads(line) for line in out.splitlines()]
 
-    def best(self, options, count):
-        out = self.run(["search", *options, "--emit", "jsonl", "--top", str(count)])
-        return [json.loads(line) for line in out.splitlines()]
+    def best(self, scene, count):
+        """The best plans that can be built."""
+        out = self.run(["search", *scene.files(self.folder)[0], "--emit", "jsonl", "--top", str(count), "--threads", "1"])
+        return [line for line in map(json.loads, out.splitlines()) if line["verdict"] == "buildable"]
 
     def cluster(self, name):
         if name not in self.clusters:
@@ -91,11 +92,11 @@ def parallel(function, items, jobs):
         return list(pool.map(function, items))
 
 
-def pool_of(moefs, toolchain, rng, per_scene, jobs):
+def pool_of(moefs, toolchain, rng, per_scene, jobs, only):
     """Candidates with verdicts: the wide space of every scene, and plans made to be near the edges."""
     make = plans.train if toolchain.startswith("megatron") else plans.serve
     work = []
-    for scene in inputs.scenes(toolchain, rng):
+    for scene in inputs.scenes(toolchain, rng, only):
         world = moefs.world(scene.cluster)
         model = inputs.config(scene.model)
         texts = {plans.text(make(rng, world, model), scene.phase): None for _ in range(per_scene)}
@@ -150,9 +151,9 @@ def accepted_sides(moefs, refused, wanted, rng, jobs):
     return chosen
 
 
-def draw(moefs, toolchain, rng, per_scene, edge, total, jobs):
+def draw(moefs, toolchain, rng, per_scene, edge, total, jobs, only=None):
     """Cases to ask: `edge` refused plans and neighbours of every bucket, and the rest at random up to `total`."""
-    pool = pool_of(moefs, toolchain, rng, per_scene, jobs)
+    pool = pool_of(moefs, toolchain, rng, per_scene, jobs, only)
     buckets = collections.defaultdict(list)
     for case in pool:
         if case.bucket:
@@ -184,3 +185,16 @@ def draw(moefs, toolchain, rng, per_scene, edge, total, jobs):
 
     parallel(emit, list(by_scene.values()), jobs)
     return cases, len(pool)
+
+
+def tops(moefs, toolchain, count, jobs):
+    """The best plans of every built-in model on every built-in cluster."""
+    def best(scene):
+        found = []
+        for line in moefs.best(scene, count):
+            case = Case(scene, line["plan"], "top")
+            case.line = line
+            found.append(case)
+        return found
+
+    return [case for cases in parallel(best, list(inputs.builtins(toolchain)), jobs) for case in cases]

@@ -66,6 +66,8 @@ MODELS = {
     "qwen3-30b-fp8-tensor": ("qwen3-30b-a3b", {"quantization_config": FP8_TENSOR}),
     "mixtral-fp8-tensor": ("mixtral-8x7b", {"quantization_config": FP8_TENSOR}),
     "odd-qwen3-fp8": ("odd-qwen3", {"quantization_config": FP8}),
+    "qwen3-30b-fp8-64": ("qwen3-30b-a3b", {"quantization_config": {**FP8, "weight_block_size": [64, 128]}}),
+    "v2-lite-fp8-64": ("deepseek-v2-lite", {"quantization_config": {**FP8, "weight_block_size": [32, 128]}}),
     "minimax-bf16": ("minimax", {"quantization_config": None}),
     "v2-lite-biased-softmax": ("deepseek-v2-lite", {"topk_method": "noaux_tc"}),
     "v2-lite-yarn-8k": ("deepseek-v2-lite", {"rope_scaling": {
@@ -89,10 +91,12 @@ SERVE_MODELS = ["deepseek-v2-lite", "deepseek-v3", "glm-4.5-air", "gpt-oss-120b"
                 "mixtral-8x7b", "olmoe", "qwen3-235b-a22b", "qwen3-30b-a3b", "small-moe-bench", "odd-qwen3", "odd-qwen2",
                 "odd-mla", "minimax", "v2-lite-fp8", "glm-fp8", "odd-mla-fp8", "qwen3-30b-fp8", "qwen3-235b-fp8",
                 "qwen3-30b-fp8-tensor", "mixtral-fp8-tensor", "odd-qwen3-fp8", "minimax-bf16", "moonlight-16b-a3b",
-                "qwen2-57b-a14b", "llama4-scout", "dense-qwen3"]
+                "qwen2-57b-a14b", "llama4-scout", "dense-qwen3", "qwen3-30b-fp8-64", "v2-lite-fp8-64"]
 
 TRAIN_CLUSTERS = ["8xh800", "4x8xh800", "8xb200", "8xa100", "2xrtx4090", "3x4xh20", "16x8xh100", "gb200-nvl72"]
 SERVE_CLUSTERS = ["8xh800", "4x8xh200", "8xb200", "2xrtx4090", "3x4xh20", "8xa100", "6x2xh100", "2x8xb200"]
+# Of two kinds of GPU alone: SGLang is imported once for each.
+QUICK_CLUSTERS = ["8xh800", "4x8xh200", "8xb200", "3x4xh20"]
 # Too slow to ask many times: groups of every rank are built.
 LARGE = {"16x8xh100", "gb200-nvl72", "256x8xh800"}
 
@@ -148,7 +152,7 @@ def yaml(values):
 
 def config(name):
     """config.json of a model."""
-    base, changes = MODELS[name]
+    base, changes = MODELS.get(name, (name, {}))
     values = dict(OWN[base]) if base in OWN else builtin("models", base)
     values.pop("aliases", None)
     for key, value in changes.items():
@@ -169,8 +173,20 @@ def config(name):
     return values
 
 
+def model_folder(name, folder):
+    """Folder of a model's config.json, written once."""
+    path = os.path.join(folder, "models", name)
+    if not os.path.exists(path):
+        os.makedirs(path)
+        with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as out:
+            json.dump(config(name), out)
+    return path
+
+
 class Scene:
     """Inputs that plans are judged on: names of model and cluster, changes of workload and stack."""
+
+    builtin = False  # the model by its built-in name, with the workload and stack of the program
 
     def __init__(self, toolchain, model, cluster, workload=None, stack=None):
         self.toolchain, self.model, self.cluster = toolchain, model, cluster
@@ -178,7 +194,7 @@ class Scene:
         self.phase = "train" if toolchain.startswith("megatron") else "serve"
 
     def key(self):
-        return json.dumps([self.toolchain, self.model, self.cluster, self.workload, self.stack], sort_keys=True)
+        return json.dumps([self.builtin, self.toolchain, self.model, self.cluster, self.workload, self.stack], sort_keys=True)
 
     def __str__(self):
         changes = ", ".join(f"{k} {v}" for k, v in {**self.workload, **self.stack}.items())
@@ -206,11 +222,9 @@ class Scene:
             return self.written(folder)
 
     def written(self, folder):
-        model = os.path.join(folder, "models", self.model)
-        if not os.path.exists(model):
-            os.makedirs(model)
-            with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as out:
-                json.dump(config(self.model), out)
+        model = model_folder(self.model, folder)
+        if self.builtin:
+            return ["--phase", self.phase, "--model", self.model, "--cluster", self.cluster, "--toolchain", self.toolchain], model
         train = self.phase == "train"
         paths = []
         for kind, base, changes in (("workload", TRAIN_WORKLOAD if train else SERVE_WORKLOAD, self.workload),
@@ -226,11 +240,24 @@ class Scene:
         return options, model
 
 
-def scenes(toolchain, rng):
+def builtins(toolchain):
+    """Every built-in model on every built-in cluster."""
+    def names(kind):
+        return sorted(f[:-5] for f in os.listdir(os.path.join(ROOT, "configs", kind)) if f.endswith(".yaml"))
+
+    for model in names("models"):
+        for cluster in names("clusters"):
+            scene = Scene(toolchain, model, cluster)
+            scene.builtin = True
+            yield scene
+
+
+def scenes(toolchain, rng, only=None):
     """Every model on every cluster as it stands; then every change on models and clusters that the seed picks."""
     train = toolchain.startswith("megatron")
     models = TRAIN_MODELS if train else SERVE_MODELS
     clusters = TRAIN_CLUSTERS if train else SERVE_CLUSTERS
+    clusters = [c for c in clusters if not only or train or c in only]
     small = [c for c in clusters if c not in LARGE]
     found = [Scene(toolchain, m, c) for m in models for c in clusters if c not in LARGE or rng.random() < 0.3]
     if train:

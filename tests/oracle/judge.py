@@ -107,6 +107,8 @@ def sglang(plan, answer, shallow):
     stage = "dist-init" if answer.get("type") == "Hang" else SGLANG_STAGES.get(answer["stage"], answer["stage"])
     refused = stage != "ok"
     if accepts(plan):
+        if "operations_strategy" in str(answer.get("where")) and answer["type"] == "IndexError":
+            return UNREACHED, "a stage without experts, which the model's own code does not ask for its overlap"
         if refused:
             return FALSE_ACCEPT, ""
         change = sglang_rewritten(plan["argv"], answer["resolved"])

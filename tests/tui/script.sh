@@ -98,7 +98,8 @@ c
 :dump
 j Enter
 :dump
-s j Enter
+s Esc
+:overlay h800
 :dump
 T Esc
 :theme light
