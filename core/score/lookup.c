@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "score_internal.h"
 
@@ -161,31 +162,84 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 	return m->there ? &m->model : NULL;
 }
 
-/* GPUs a node of the built-in cluster with this GPU; 0 when there is none. The smallest cluster stands for the GPU. */
-static uint32_t built_in_node(const char *gpu)
+/*
+ * A GPU's name without its maker, form and stacks: "NVIDIA H100-80GB-HBM3" and "h100_sxm" are "h100"; *gb is the memory
+ * it says, NaN when none. Words that name another card (PCIe, NVL) stay.
+ */
+static void gpu_essence(const char *name, char *out, size_t size, double *gb)
 {
-	uint32_t nodes = 0, per_node = 0;
-	char name[48], mine[48];
+	static const char *const said[] = {"nvidia", "geforce", "tesla", "dgx", "hgx", "gpu", "sxm", "sxm2", "sxm3",
+		"sxm4", "sxm5", "sxm6", "hbm2", "hbm2e", "hbm3", "hbm3e", "nvl72", "tensor", "core", "blackwell",
+		"server", "edition"};
+	size_t n = 0;
 
-	lower(name, sizeof name, gpu);
-	for (const char *const *n = mf_builtin_names("clusters"); *n; n++) {
-		mf_cluster c;
+	*gb = NAN;
+	while (*name) {
+		size_t len = 0;
+		char word[24], *end;
+		double v;
+		bool skip = false;
 
-		if (mf_cluster_load(&c, *n, NULL) < 0)
-			continue;
-		lower(mine, sizeof mine, c.gpu);
-		if (strcmp(mine, name) == 0 && (!nodes || c.nodes < nodes)) {
-			nodes = c.nodes;
-			per_node = c.gpus_per_node;
+		for (; isalnum((unsigned char)name[len]); len++)
+			if (len + 1 < sizeof word)
+				word[len] = (char)tolower((unsigned char)name[len]);
+		word[len < sizeof word ? len : sizeof word - 1] = '\0';
+		name += len + (name[len] != '\0');
+		for (size_t i = 0; i < MF_COUNT(said); i++)
+			skip |= strcmp(said[i], word) == 0;
+		v = strtod(word, &end);
+		if (end != word && strcmp(end, "gb") == 0) {
+			*gb = v;
+			skip = true;
 		}
+		for (size_t i = 0; !skip && word[i] && n + 1 < size; i++)
+			out[n++] = word[i];
 	}
-	return per_node;
+	out[n] = '\0';
+	if (strcmp(out, "rtxpro6000") == 0)
+		snprintf(out, size, "rtx6000pro");
+}
+
+/*
+ * GPU of a built-in cluster that a name means, and its GPUs a node: the very name first, then one that differs in what
+ * gpu_essence leaves out and in no memory size. The smallest cluster stands for the GPU. False when there is none.
+ */
+static bool find_gpu(const char *name, char gpu[48], uint32_t *per_node)
+{
+	char wanted[48], mine[48];
+	double gb, own_gb;
+
+	gpu_essence(name, wanted, sizeof wanted, &gb);
+	for (int tolerant = 0; tolerant < 2; tolerant++) {
+		uint32_t nodes = 0;
+
+		for (const char *const *n = mf_builtin_names("clusters"); *n; n++) {
+			mf_cluster c;
+			bool same;
+
+			if (mf_cluster_load(&c, *n, NULL) < 0)
+				continue;
+			gpu_essence(c.gpu, mine, sizeof mine, &own_gb);
+			same = !tolerant ? strcasecmp(c.gpu, name) == 0
+					 : strcmp(mine, wanted) == 0 &&
+						   (isnan(gb) ? isnan(own_gb)
+							      : fabs(gb / (c.hbm_bytes / MF_GB) - 1) < 0.1);
+			if (same && (!nodes || c.nodes < nodes)) {
+				nodes = c.nodes;
+				*per_node = c.gpus_per_node;
+				snprintf(gpu, 48, "%s", c.gpu);
+			}
+		}
+		if (nodes)
+			return true;
+	}
+	return false;
 }
 
 static void load_sized(struct sized_cluster *c)
 {
-	uint32_t node, n;
-	char name[96];
+	uint32_t node = 0, n;
+	char name[96], gpu[48];
 	mf_err err;
 
 	if (!*c->gpu) {
@@ -196,8 +250,7 @@ static void load_sized(struct sized_cluster *c)
 		snprintf(c->why_not, sizeof c->why_not, "number of GPUs not stated");
 		return;
 	}
-	node = built_in_node(c->gpu);
-	if (!node || c->n_gpus > 65536) {
+	if (!find_gpu(c->gpu, gpu, &node) || c->n_gpus > 65536) {
 		snprintf(c->why_not, sizeof c->why_not, "no built-in cluster of %.40s", c->gpu);
 		return;
 	}
@@ -206,11 +259,10 @@ static void load_sized(struct sized_cluster *c)
 		node = (uint32_t)c->gpus_per_node;
 	if (node > n)
 		node = n;
-	if (n % node) {
-		snprintf(c->why_not, sizeof c->why_not, "GPUs do not fill whole nodes");
-		return;
-	}
-	snprintf(name, sizeof name, "%ux%ux%.40s", n / node, node, c->gpu);
+	/* Clusters are of equal nodes: 12 GPUs on nodes of 8 are taken as two of 6. */
+	while (n % node)
+		node--;
+	snprintf(name, sizeof name, "%ux%ux%.40s", n / node, node, gpu);
 	if (mf_cluster_load(&c->cluster, name, &err) < 0)
 		snprintf(c->why_not, sizeof c->why_not, "no built-in cluster of %.40s", c->gpu);
 	else

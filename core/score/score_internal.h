@@ -41,6 +41,11 @@ const mf_cluster *mf_score_cluster_of(
 /** Constants for a cluster under the run's overlay option. Borrowed; NULL with the reason in `out` on a bad overlay. */
 const mf_consts *mf_score_consts(mf_score *ctx, const mf_cluster *c, mf_judged *out);
 
+/** Format of a served checkpoint as a precision column names it; false, and nothing set, for an unknown word. */
+bool mf_score_weights(const char *text, mf_quant *out);
+/** Precision of a training run as a precision column names it (empty: bf16); false for an unknown word. */
+bool mf_score_training(const char *text, mf_precision *out);
+
 /** True when the run was asked for factory constants ("none"), whatever they were fitted on. */
 bool mf_score_factory(const mf_score *ctx);
 /** True when the run was told no overlay at all, so that each row takes its GPU's. */
