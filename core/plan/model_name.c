@@ -70,106 +70,125 @@ static int find_word(const char *word)
 	return -1;
 }
 
-/* Cuts last words off `name`, lower-case with - between words; the format that they name goes to *quant, last wins. */
-static void cut_last_words(char *name, bool *names_quant, mf_quant *quant)
+/* Cuts the last word off `name`, lower-case with - between words, if it changes no shape; its place in last_words is in
+ * *word, -1 for a date or version. False when it does, or is all there is. */
+static bool cut_last_word(char *name, int *word)
 {
-	char *dash;
+	char *dash = strrchr(name, '-'), *before;
+	bool after_quant = false;
 
-	*names_quant = false;
-	while ((dash = strrchr(name, '-')) && dash != name) {
-		const char *before;
-		bool after_quant;
-		int i = find_word(dash + 1);
-
-		*dash = '\0';
-		before = strrchr(name, '-');
-		after_quant = before && find_word(before + 1) >= 0;
-		if (i < 0 && !date_or_version(dash + 1, after_quant)) {
-			*dash = '-';
-			return;
-		}
-		if (i >= 0 && last_words[i].names_quant && !*names_quant) {
-			*names_quant = true;
-			*quant = last_words[i].quant;
-		}
-	}
+	if (!dash || dash == name)
+		return false;
+	*word = find_word(dash + 1);
+	*dash = '\0';
+	if ((before = strrchr(name, '-')))
+		after_quant = find_word(before + 1) >= 0;
+	if (*word >= 0 || date_or_version(dash + 1, after_quant))
+		return true;
+	*dash = '-';
+	return false;
 }
 
-/* What is compared of a name, and the format it says; false when the name is too long for one. */
-static bool essence(const char *name, char out[NAME_MAX_BYTES], bool *names_quant, mf_quant *quant)
+/* A name without its owner, in lower case with - between words; false when it is too long for one. */
+static bool words_of(const char *name, char out[NAME_MAX_BYTES])
 {
-	static const char *const owners[] = {"nvidia-", "meta-"};
 	const char *slash = strrchr(name, '/');
-	char words[NAME_MAX_BYTES], *from = words;
 	size_t n = 0;
 
 	if (slash)
 		name = slash + 1;
-	if (strlen(name) >= sizeof words)
+	if (strlen(name) >= NAME_MAX_BYTES)
 		return false;
 	for (; name[n]; n++) {
 		unsigned char c = (unsigned char)name[n];
 
-		words[n] = (char)(c == '_' || c == ' ' ? '-' : tolower(c));
-	}
-	words[n] = '\0';
-	cut_last_words(words, names_quant, quant);
-	for (size_t i = 0; i < MF_COUNT(owners); i++)
-		if (strncmp(from, owners[i], strlen(owners[i])) == 0)
-			from += strlen(owners[i]);
-	/* Separators count only between digits: there "3.5" and "3-5" are one, and 30 is not 3-0. */
-	for (n = 0; *from; from++) {
-		bool separator = *from == '-' || *from == '.';
-
-		if (!separator)
-			out[n++] = *from;
-		else if (n && isdigit((unsigned char)out[n - 1]) && isdigit((unsigned char)from[1]))
-			out[n++] = '-';
+		out[n] = (char)(c == '_' || c == ' ' ? '-' : tolower(c));
 	}
 	out[n] = '\0';
 	return n > 0;
 }
 
-const char *mf_model_builtin(const char *name)
+/* What is compared of words. Separators count only between digits: there "3.5" and "3-5" are one, and 30 is not 3-0. */
+static void essence(const char *words, char out[NAME_MAX_BYTES])
 {
-	char wanted[NAME_MAX_BYTES], other[NAME_MAX_BYTES];
-	const char *close = NULL;
-	bool tolerant, unused;
-	mf_quant quant;
+	static const char *const owners[] = {"nvidia-", "meta-"};
+	size_t n = 0;
 
-	tolerant = essence(name, wanted, &unused, &quant);
+	for (size_t i = 0; i < MF_COUNT(owners); i++)
+		if (strncmp(words, owners[i], strlen(owners[i])) == 0)
+			words += strlen(owners[i]);
+	for (; *words; words++) {
+		bool separator = *words == '-' || *words == '.';
+
+		if (!separator)
+			out[n++] = *words;
+		else if (n && isdigit((unsigned char)out[n - 1]) && isdigit((unsigned char)words[1]))
+			out[n++] = '-';
+	}
+	out[n] = '\0';
+}
+
+static bool same_essence(const char *name, const char *wanted)
+{
+	char words[NAME_MAX_BYTES], mine[NAME_MAX_BYTES];
+
+	if (!words_of(name, words))
+		return false;
+	essence(words, mine);
+	return strcmp(mine, wanted) == 0;
+}
+
+/* The built-in model of which a name or alias is `wanted` but for case or, when not `whole`, has that essence. */
+static const char *find_model(const char *wanted, bool whole)
+{
 	for (const char *const *known = mf_builtin_names("models"); *known; known++) {
+		bool found = whole ? strcasecmp(*known, wanted) == 0 : same_essence(*known, wanted);
 		const mf_node *n;
 		mf_doc d;
 
-		if (strcasecmp(*known, name) == 0)
-			return *known;
-		if (mf_builtin_open(&d, "models", *known, NULL) < 0)
-			continue;
-		n = mf_node_get(d.root, "aliases");
-		for (n = n && n->kind == MF_LIST ? n->first : NULL; n; n = n->next) {
-			if (strcasecmp(n->text, name) == 0)
-				break;
-			if (tolerant && !close && essence(n->text, other, &unused, &quant) &&
-				strcmp(other, wanted) == 0)
-				close = *known;
+		if (!found && mf_builtin_open(&d, "models", *known, NULL) == MF_OK) {
+			n = mf_node_get(d.root, "aliases");
+			for (n = n && n->kind == MF_LIST ? n->first : NULL; n && !found; n = n->next)
+				found = whole ? strcasecmp(n->text, wanted) == 0 : same_essence(n->text, wanted);
+			mf_doc_dispose(&d);
 		}
-		mf_doc_dispose(&d);
-		if (n)
+		if (found)
 			return *known;
-		if (tolerant && !close && essence(*known, other, &unused, &quant) && strcmp(other, wanted) == 0)
-			close = *known;
 	}
-	return close;
+	return NULL;
+}
+
+const char *mf_model_builtin(const char *name)
+{
+	char words[NAME_MAX_BYTES], wanted[NAME_MAX_BYTES];
+	const char *found = find_model(name, true);
+	int word;
+
+	if (found || !words_of(name, words))
+		return found;
+	/* The longest name that is known: "Kimi-K2-Thinking" is an alias of its own, "Kimi-K2-Chat" is not. */
+	do {
+		essence(words, wanted);
+		found = *wanted ? find_model(wanted, false) : NULL;
+	} while (!found && cut_last_word(words, &word));
+	return found;
 }
 
 void mf_model_quant_of_name(mf_model *m, const char *name)
 {
-	char unused[NAME_MAX_BYTES];
-	bool named, eight;
-	mf_quant quant;
+	char words[NAME_MAX_BYTES];
+	mf_quant quant = MF_QUANT_NONE;
+	bool named = false, eight;
+	int word;
 
-	if (!essence(name, unused, &named, &quant) || !named)
+	if (!words_of(name, words))
+		return;
+	while (!named && cut_last_word(words, &word))
+		if (word >= 0 && last_words[word].names_quant) {
+			named = true;
+			quant = last_words[word].quant;
+		}
+	if (!named)
 		return;
 	eight = m->quant == MF_QUANT_FP8_BLOCK || m->quant == MF_QUANT_FP8;
 	/* A model published in fp8 has its own kind of it, and one published in mxfp4 has no other fp4. */

@@ -97,7 +97,7 @@ static const source *source_of(const mf_measured *r)
 	while (strncmp(sources[i].prefix, r->source_id, strlen(sources[i].prefix)) != 0)
 		i++;
 	return !*sources[i].prefix && mf_measured_note(r, "container", container, sizeof container) ? &sources[0]
-												     : &sources[i];
+												    : &sources[i];
 }
 
 /* ---- reading a row --------------------------------------------------------------------------------------------------- */

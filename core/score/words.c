@@ -46,8 +46,8 @@ bool mf_score_training(const char *text, mf_precision *out)
 		{"fp8", MF_PREC_FP8_TENSOR}, {"fp8tensorwise", MF_PREC_FP8_TENSOR}, {"fp8cs", MF_PREC_FP8_TENSOR},
 		{"fp8delayed", MF_PREC_FP8_DELAYED}, {"fp8ds", MF_PREC_FP8_DELAYED}, {"fp8block", MF_PREC_FP8_BLOCK},
 		{"fp8blockwise", MF_PREC_FP8_BLOCK}, {"fp8sc", MF_PREC_FP8_BLOCK}, {"mxfp8", MF_PREC_MXFP8},
-		{"fp8mx", MF_PREC_MXFP8}, {"fp8mxfp8", MF_PREC_MXFP8}, {"nvfp4", MF_PREC_NVFP4},
-		{"fp4", MF_PREC_NVFP4}, {"fp4nvfp4", MF_PREC_NVFP4}};
+		{"fp8mx", MF_PREC_MXFP8}, {"fp8mxfp8", MF_PREC_MXFP8}, {"nvfp4", MF_PREC_NVFP4}, {"fp4", MF_PREC_NVFP4},
+		{"fp4nvfp4", MF_PREC_NVFP4}};
 	char word[32];
 
 	essence(text, word);
