@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include <cjson/cJSON.h>
 
@@ -30,15 +29,6 @@ typedef struct matrix {
 	slice slices[16];
 	size_t n;
 } matrix;
-
-/* The built-in overlay of the cluster's GPU, or NULL. */
-static const char *overlay_of(const char *gpu)
-{
-	for (const char *const *n = mf_builtin_names("calibrated"); n && *n; n++)
-		if (mf_same_gpu(*n, gpu))
-			return *n;
-	return NULL;
-}
 
 static mf_status run_slice(
 	matrix *m, const mf_args *a, const char *phase, const char *overlay, const char *skew, mf_err *err)
@@ -95,7 +85,7 @@ static mf_status find_overlay(const mf_args *a, const char **out, mf_err *err)
 	args.value[OPT_AUTOTUNE] = NULL;
 	if ((st = mf_session_open(&s, &args, err)) < 0)
 		return st;
-	*out = overlay_of(s.cluster.gpu);
+	*out = mf_consts_overlay_of(s.cluster.gpu);
 	mf_session_close(&s);
 	return MF_OK;
 }

@@ -30,19 +30,6 @@ typedef struct bencher {
 	bool quick, failed;
 } bencher;
 
-static int by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, unsigned n)
-{
-	qsort(values, n, sizeof(*values), by_value);
-	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /* Starts a line; the caller may add counts, then prints it. */
 static cJSON *line(const char *name, double value, const char *unit, unsigned rounds)
 {
@@ -107,9 +94,9 @@ static mf_status time_search(const mf_session *s, unsigned threads, unsigned rou
 				*last = found;
 			}
 		}
-	*ms = median(all[1], rounds);
+	*ms = mf_quantile(all[1], rounds, 0.5);
 	if (free_ms)
-		*free_ms = median(all[0], rounds);
+		*free_ms = mf_quantile(all[0], rounds, 0.5);
 	return MF_OK;
 }
 
@@ -134,7 +121,7 @@ static double time_predicate(const mf_session *s, const mf_search *f, bool accep
 		} while (n && mf_now_ms() - start < MIN_STRETCH_MS);
 		all[i] = n ? (mf_now_ms() - start) * 1e3 / (double)n : NAN;
 	}
-	return median(all, rounds);
+	return mf_quantile(all, rounds, 0.5);
 }
 
 static double time_rerank(mf_search *f, unsigned threads, unsigned rounds, bool *ok)
@@ -147,7 +134,7 @@ static double time_rerank(mf_search *f, unsigned threads, unsigned rounds, bool 
 		       MF_OK;
 		all[i] = mf_now_ms() - start;
 	}
-	return median(all, rounds);
+	return mf_quantile(all, rounds, 0.5);
 }
 
 /* ---- distinct commands ----------------------------------------------------------------------------------------------
@@ -425,8 +412,8 @@ static void bench_start(bencher *b)
 		tables[i] = run_self(table, "").wall_ms;
 		screens[i] = run_self(screen, ":dump\n").wall_ms;
 	}
-	print(b, line("start.ranked_table", median(tables, b->rounds), "ms", b->rounds));
-	print(b, line("start.first_screen", median(screens, b->rounds), "ms", b->rounds));
+	print(b, line("start.ranked_table", mf_quantile(tables, b->rounds, 0.5), "ms", b->rounds));
+	print(b, line("start.first_screen", mf_quantile(screens, b->rounds, 0.5), "ms", b->rounds));
 }
 
 /* What a key costs in the terminal program above a wide space: the difference between a long script and an empty one.
@@ -449,7 +436,7 @@ static mf_status bench_redraw(bencher *b, const char *name, const char *first, m
 	for (unsigned i = 0; i < b->long_rounds; i++)
 		all[i] = (run_self(words, mf_buf_text(&script)).cpu_ms - run_self(words, "").cpu_ms) / keys;
 	mf_buf_dispose(&script);
-	print(b, line(name, median(all, b->long_rounds), "ms", b->long_rounds));
+	print(b, line(name, mf_quantile(all, b->long_rounds, 0.5), "ms", b->long_rounds));
 	return MF_OK;
 }
 
@@ -478,7 +465,7 @@ static mf_status bench_waits(bencher *b, mf_err *err)
 			all[i] = (run_self(words, mf_buf_text(&script)).wall_ms - run_self(words, "").wall_ms) /
 				 (2 * pairs);
 		mf_buf_dispose(&script);
-		print(b, line(waits[k].name, median(all, b->long_rounds), "ms", b->long_rounds));
+		print(b, line(waits[k].name, mf_quantile(all, b->long_rounds, 0.5), "ms", b->long_rounds));
 	}
 	return MF_OK;
 }

@@ -193,28 +193,17 @@ static size_t choose(const mf_search *found, bool sample, size_t n, struct asked
 	return got;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Median and 90th percentile of what asking took, the first left out: it warms the package's caches. */
 static void percentiles(const struct asked *list, size_t n, double *median, double *p90)
 {
 	double *ms = calloc(n + 1, sizeof *ms);
 	size_t k = 0;
 
-	*median = *p90 = NAN;
 	for (size_t i = 1; ms && i < n; i++)
 		if (list[i].verdict.ran)
 			ms[k++] = list[i].verdict.ms;
-	if (k) {
-		qsort(ms, k, sizeof *ms, by_value);
-		*median = ms[k / 2];
-		*p90 = ms[k * 9 / 10];
-	}
+	*median = mf_quantile(ms, k, 0.5);
+	*p90 = mf_quantile(ms, k, 0.9);
 	free(ms);
 }
 

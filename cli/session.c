@@ -227,8 +227,11 @@ void mf_json_string(cJSON *object, const char *key, const char *text)
 bool mf_json_print(cJSON *object, bool pretty)
 {
 	char *text = object ? pretty ? cJSON_Print(object) : cJSON_PrintUnformatted(object) : NULL;
-	bool ok = text && puts(text) >= 0;
+	bool ok = text != NULL;
 
+	/* What a full disk or a closed pipe says of it is main's to report. */
+	if (ok)
+		puts(text);
 	free(text);
 	cJSON_Delete(object);
 	return ok;

@@ -3,13 +3,10 @@
  * the first question, and kept for the next ones; the screen stays alive meanwhile.
  */
 #include "tui_app.h"
+#include "tui_wake.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct question {
 	mf_settings assumed; /* device, model and toolchain */
@@ -29,6 +26,7 @@ struct mf_asker {
 	question q;
 	bool answered;
 	mf_ask_answer answer;
+	const mf_tui_opts *opts;
 	/* the thread's own */
 	mf_settings open_for;
 	mf_real *real;
@@ -49,8 +47,8 @@ static void find_out(mf_asker *k, question *q, mf_ask_answer *out)
 	}
 	if (!k->real) {
 		memcpy(&k->open_for, &q->assumed, sizeof(k->open_for));
-		mf_real_opts o = {
-			k->open_for.stack.toolchain, NULL, NULL, &k->open_for.cluster, &k->open_for.model, &k->stop};
+		mf_real_opts o = {k->open_for.stack.toolchain, k->opts->real_python, k->opts->real_path,
+			&k->open_for.cluster, &k->open_for.model, &k->stop};
 		out->status = mf_real_open(&k->real, &o, &out->err);
 		if (out->status < 0)
 			return;
@@ -85,39 +83,36 @@ static void *ask_main(void *payload)
 			k->answer = *answer;
 		free(answer);
 		k->answered = true;
-		ssize_t n = write(k->pipe[1], "!", 1);
-		(void)n;
+		mf_wake(k->pipe);
 	}
 	pthread_mutex_unlock(&k->mutex);
 	mf_real_close(k->real);
 	return NULL;
 }
 
-mf_asker *mf_asker_new(void)
+static void release(mf_asker *k)
+{
+	mf_wake_close(k->pipe);
+	pthread_cond_destroy(&k->wake);
+	pthread_mutex_destroy(&k->mutex);
+	free(k);
+}
+
+mf_asker *mf_asker_new(const mf_tui_opts *opts)
 {
 	mf_asker *k = calloc(1, sizeof(*k));
-	sigset_t all, old;
 
 	if (!k)
 		return NULL;
-	if (pipe(k->pipe) < 0) {
+	k->opts = opts;
+	if (!mf_wake_open(k->pipe)) {
 		free(k);
 		return NULL;
 	}
-	for (int i = 0; i < 2; i++) {
-		fcntl(k->pipe[i], F_SETFL, O_NONBLOCK);
-		fcntl(k->pipe[i], F_SETFD, FD_CLOEXEC);
-	}
 	pthread_mutex_init(&k->mutex, NULL);
 	pthread_cond_init(&k->wake, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	int failed = pthread_create(&k->thread, NULL, ask_main, k);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (failed) {
-		close(k->pipe[0]);
-		close(k->pipe[1]);
-		free(k);
+	if (mf_thread_start(&k->thread, NULL, ask_main, k) != 0) {
+		release(k);
 		return NULL;
 	}
 	return k;
@@ -136,11 +131,7 @@ void mf_asker_free(mf_asker *k)
 	pthread_join(k->thread, NULL);
 	if (k->asked && !k->answered)
 		mf_argv_dispose(&k->q.argv);
-	close(k->pipe[0]);
-	close(k->pipe[1]);
-	pthread_cond_destroy(&k->wake);
-	pthread_mutex_destroy(&k->mutex);
-	free(k);
+	release(k);
 }
 
 bool mf_asker_busy(const mf_asker *k)
@@ -160,7 +151,7 @@ void mf_asker_ask(mf_asker *k, mf_app *a)
 		return;
 	}
 	if (mf_argv_init(&k->q.argv, true, &err) < 0) {
-		mf_app_say(a, true, "%s", err.msg);
+		mf_app_say_error(a, "", &err);
 		return;
 	}
 	mf_emit(a->eval.emitter, &row->plan,
@@ -200,11 +191,10 @@ static void describe(const mf_ask_answer *w, const char *plan, char *out, size_t
 
 bool mf_asker_take(mf_asker *k, mf_app *a)
 {
-	char bytes[16], plan[MF_PLAN_TEXT_MAX], text[3600];
+	char plan[MF_PLAN_TEXT_MAX], text[3600];
 	bool answered;
 
-	while (read(k->pipe[0], bytes, sizeof(bytes)) > 0)
-		;
+	mf_wake_seen(k->pipe);
 	pthread_mutex_lock(&k->mutex);
 	answered = k->answered;
 	if (answered) {

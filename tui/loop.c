@@ -58,7 +58,7 @@ static void carry_out(struct loop *l, unsigned fx)
 		l->leave = true;
 	if (fx & MF_FX_COPY)
 		copy(l);
-	if ((fx & MF_FX_ASK) && (l->asker || (l->asker = mf_asker_new())))
+	if ((fx & MF_FX_ASK) && (l->asker || (l->asker = mf_asker_new(l->opts))))
 		mf_asker_ask(l->asker, l->a);
 	if (fx & MF_FX_THEME)
 		mf_tty_set_theme(l->tty, &l->a->look);
@@ -266,7 +266,7 @@ mf_status mf_tui_run(const mf_tui_opts *opts, mf_err *err)
 	if (st == MF_OK && !opts->script && opts->resume) {
 		mf_err bad;
 		if (mf_store_load_session(a, &bad) < 0)
-			mf_app_say(a, true, "the last session could not be resumed: %s: %s", bad.file, bad.msg);
+			mf_app_say_error(a, "the last session could not be resumed: ", &bad);
 		else if (!opts->theme && a->theme[0] && mf_theme_load(&a->look, a->theme, &bad) < 0)
 			st = mf_theme_load(&a->look, "default", err);
 	}

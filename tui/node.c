@@ -3,13 +3,10 @@
  * screen must not wait for it. A thread that never comes back is left behind when the program ends.
  */
 #include "tui_app.h"
+#include "tui_wake.h"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct mf_node_watch {
 	pthread_mutex_t mutex;
@@ -34,8 +31,7 @@ static void look(mf_gpu_watch **watch, mf_node_state *out)
 
 static void release(mf_node_watch *n)
 {
-	close(n->pipe[0]);
-	close(n->pipe[1]);
+	mf_wake_close(n->pipe);
 	pthread_cond_destroy(&n->wake);
 	pthread_mutex_destroy(&n->mutex);
 	free(n);
@@ -59,8 +55,7 @@ static void *watch_main(void *payload)
 		n->asked = false;
 		n->answered = true;
 		n->state = *state;
-		ssize_t written = write(n->pipe[1], "!", 1);
-		(void)written;
+		mf_wake(n->pipe);
 	}
 	bool owner = n->quit;
 	n->gone = true;
@@ -77,26 +72,18 @@ mf_node_watch *mf_node_watch_new(void)
 	mf_node_watch *n = calloc(1, sizeof(*n));
 	pthread_attr_t detached;
 	pthread_t thread;
-	sigset_t all, old;
 
 	if (!n)
 		return NULL;
-	if (pipe(n->pipe) < 0) {
+	if (!mf_wake_open(n->pipe)) {
 		free(n);
 		return NULL;
-	}
-	for (int i = 0; i < 2; i++) {
-		fcntl(n->pipe[i], F_SETFL, O_NONBLOCK);
-		fcntl(n->pipe[i], F_SETFD, FD_CLOEXEC);
 	}
 	pthread_mutex_init(&n->mutex, NULL);
 	pthread_cond_init(&n->wake, NULL);
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	int failed = pthread_create(&thread, &detached, watch_main, n);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int failed = mf_thread_start(&thread, &detached, watch_main, n);
 	pthread_attr_destroy(&detached);
 	if (failed) {
 		release(n);
@@ -133,11 +120,9 @@ int mf_node_watch_fd(const mf_node_watch *n)
 
 bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out)
 {
-	char bytes[16];
 	bool answered;
 
-	while (read(n->pipe[0], bytes, sizeof(bytes)) > 0)
-		;
+	mf_wake_seen(n->pipe);
 	pthread_mutex_lock(&n->mutex);
 	answered = n->answered;
 	n->answered = false;

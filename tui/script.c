@@ -29,7 +29,7 @@ static void carry_out(struct script *s, unsigned fx)
 		fx = mf_effects_run(s->a, s->worker, s->opts, fx);
 		if (fx & MF_FX_QUIT)
 			s->quit = true;
-		if ((fx & MF_FX_ASK) && (s->asker || (s->asker = mf_asker_new())))
+		if ((fx & MF_FX_ASK) && (s->asker || (s->asker = mf_asker_new(s->opts))))
 			mf_asker_ask(s->asker, s->a);
 		while (mf_asker_busy(s->asker)) {
 			struct pollfd answer = {mf_asker_fd(s->asker), POLLIN, 0};

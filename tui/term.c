@@ -5,6 +5,7 @@
  * O_NONBLOCK belongs to the open file, and standard output's is shared with the shell that started us.
  */
 #include "tui_term.h"
+#include "tui_wake.h"
 
 #include <curses.h>
 #include <term.h>
@@ -27,7 +28,6 @@ struct mf_tty {
 	struct termios saved, raw;
 	mf_buf out;
 	size_t sent; /* bytes of `out` that have gone */
-	uint64_t bytes;
 	int colors;
 	bool mouse, last_cell_scrolls;
 	char *cup, *smcup, *rmcup, *civis, *cnorm, *clear, *sgr0, *bold, *dim, *smul, *rev, *setaf, *setab, *smkx,
@@ -253,13 +253,9 @@ mf_status mf_tty_open(mf_tty **out, mf_color_mode color, bool mouse, mf_err *err
 	}
 	const char *path = ttyname(STDOUT_FILENO);
 	t->fd = open(path ? path : "/dev/tty", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
-	if (t->fd < 0 || tcgetattr(t->fd, &t->saved) < 0 || pipe(pipe_fd) < 0) {
+	if (t->fd < 0 || tcgetattr(t->fd, &t->saved) < 0 || !mf_wake_open(pipe_fd)) {
 		mf_fail(err, MF_EENV, "cannot open the terminal %s: %s", path ? path : "/dev/tty", strerror(errno));
 		goto fail;
-	}
-	for (int i = 0; i < 2; i++) {
-		fcntl(pipe_fd[i], F_SETFL, O_NONBLOCK);
-		fcntl(pipe_fd[i], F_SETFD, FD_CLOEXEC);
 	}
 	t->signal_read = pipe_fd[0];
 	t->raw = t->saved;
@@ -518,7 +514,6 @@ mf_status mf_tty_flush(mf_tty *t)
 		if (n <= 0)
 			return MF_EIO;
 		t->sent += (size_t)n;
-		t->bytes += (uint64_t)n;
 	}
 	mf_buf_clear(&t->out);
 	t->sent = 0;
@@ -565,9 +560,4 @@ void mf_tty_resume(mf_tty *t)
 	if (flags >= 0)
 		fcntl(t->fd, F_SETFL, flags | O_NONBLOCK);
 	enter(t);
-}
-
-uint64_t mf_tty_bytes(const mf_tty *t)
-{
-	return t->bytes;
 }

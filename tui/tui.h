@@ -68,11 +68,13 @@ typedef struct mf_tui_opts {
 	const mf_job_source *jobs; /* NULL: none */
 	const char *script;        /* file of keys and commands ("-": standard input); no terminal is touched */
 	int width, height;         /* screen of a script; 0: 80x24 */
+	const char *real_python;   /* interpreter and folder of the installed toolchain, as in mf_real_opts; NULL */
+	const char *real_path;
 } mf_tui_opts;
 #define MF_TUI_OPTS_INIT                                                                                               \
 	{                                                                                                              \
 		sizeof(mf_tui_opts), NULL, NULL, MF_SEARCH_OPTS_INIT, NULL, NULL, false, true, false, MF_COLOR_AUTO,   \
-			NULL, NULL, NULL, 0, 0                                                                         \
+			NULL, NULL, NULL, 0, 0, NULL, NULL                                                             \
 	}
 
 /**

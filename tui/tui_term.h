@@ -45,7 +45,5 @@ const char *mf_tty_key_sequence(void *term, int which);
 void mf_tty_suspend(mf_tty *t);
 /** Takes the terminal again after somebody else stopped and continued us. */
 void mf_tty_resume(mf_tty *t);
-/** Bytes written so far, for tests and `moefs bench`. */
-uint64_t mf_tty_bytes(const mf_tty *t);
 
 #endif

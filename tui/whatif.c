@@ -203,8 +203,7 @@ static bool read_stack(mf_app *a, const char *text)
 	mf_err err;
 
 	if (mf_stack_load(&stack, text, a->phase, &err) < 0) {
-		mf_app_say(a, true, "%s%s%s%s%s", err.file, err.file[0] ? ": " : "", err.field,
-			err.field[0] ? ": " : "", err.msg);
+		mf_app_say_error(a, "", &err);
 		return false;
 	}
 	a->now.stack = stack;
@@ -219,26 +218,17 @@ unsigned mf_knob_set(mf_app *a, const mf_knob *k, const char *text)
 
 	switch ((enum kind)k->kind) {
 	case K_BOOL:
-		if ((ok = read_choice(a, k, text, &choice)))
-			store(&a->now, k, choice);
-		break;
 	case K_CHOICE:
 	case K_TOOLCHAIN:
 		if ((ok = read_choice(a, k, text, &choice)))
 			store(&a->now, k, choice);
 		break;
 	case K_COUNT:
-		if ((ok = read_number(a, k, text, &v)))
-			store(&a->now, k, v);
-		break;
+	case K_NUMBER:
 	case K_SHARE:
-		if (strcmp(text, "auto") == 0)
+		if (k->kind == K_SHARE && strcmp(text, "auto") == 0)
 			store(&a->now, k, NAN);
 		else if ((ok = read_number(a, k, text, &v)))
-			store(&a->now, k, v);
-		break;
-	case K_NUMBER:
-		if ((ok = read_number(a, k, text, &v)))
 			store(&a->now, k, v);
 		break;
 	case K_LIST: ok = read_list(a, k, text); break;
@@ -259,9 +249,12 @@ size_t mf_knob_names(const mf_app *a, const mf_knob *k, const char **out, size_t
 		const char *prefix = k->kind == K_OVERLAY ? "" : a->phase == MF_TRAIN ? "megatron" : "sglang";
 		if (k->kind == K_OVERLAY)
 			out[n++] = "none";
-		for (; names && *names && n + 1 < cap; names++)
-			if (strncmp(*names, prefix, strlen(prefix)) == 0)
-				out[n++] = *names;
+		/* The constants of this very GPU come first. */
+		for (int own = 1; own >= 0; own--)
+			for (const char *const *name = names; *name && n + 1 < cap; name++)
+				if (strncmp(*name, prefix, strlen(prefix)) == 0 &&
+					(k->kind == K_OVERLAY && mf_same_gpu(*name, a->now.cluster.gpu)) == (own == 1))
+					out[n++] = *name;
 	}
 	for (const mf_choice *c = k->choices; c && c->name && n + 1 < cap; c++) {
 		bool other = k->kind == K_TOOLCHAIN &&

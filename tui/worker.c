@@ -6,14 +6,11 @@
  * there. While an arrangement runs, the rows it reads are neither moved nor freed.
  */
 #include "tui_app.h"
+#include "tui_wake.h"
 
-#include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Rows of a running search that are shown before it ends: enough to fill any screen with the best so far. */
 #define LIVE_ROWS 65536
@@ -89,8 +86,7 @@ static void wake_loop(mf_worker *w)
 	/* Called with the mutex held. One byte is enough: take looks at everything. */
 	if (!w->pipe_full) {
 		w->pipe_full = true;
-		ssize_t n = write(w->pipe[1], "!", 1);
-		(void)n;
+		mf_wake(w->pipe);
 	}
 }
 
@@ -355,22 +351,6 @@ static void *search_main(void *payload)
 	return NULL;
 }
 
-/* Threads take no signals: they belong to the loop, and a stop must have happened when kill() returns. */
-static int start_thread(pthread_t *t, void *(*fn)(void *), void *payload)
-{
-	sigset_t all, old;
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	sigdelset(&all, SIGABRT);
-	pthread_sigmask(SIG_BLOCK, &all, &old);
-	int r = pthread_create(t, NULL, fn, payload);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return r;
-}
-
 /* ---- the UI thread's side ---- */
 
 mf_status mf_worker_new(mf_worker **out, mf_err *err)
@@ -379,18 +359,14 @@ mf_status mf_worker_new(mf_worker **out, mf_err *err)
 	*out = NULL;
 	if (!w)
 		return mf_fail(err, MF_ENOMEM, "out of memory");
-	if (pipe(w->pipe) < 0) {
+	if (!mf_wake_open(w->pipe)) {
 		free(w);
 		return mf_fail(err, MF_EENV, "cannot make a pipe");
-	}
-	for (int i = 0; i < 2; i++) {
-		fcntl(w->pipe[i], F_SETFL, O_NONBLOCK);
-		fcntl(w->pipe[i], F_SETFD, FD_CLOEXEC);
 	}
 	pthread_mutex_init(&w->mutex, NULL);
 	pthread_cond_init(&w->wake, NULL);
 	w->rows_id = w->next_id = 1;
-	if (start_thread(&w->arrange_thread, arrange_main, w) != 0) {
+	if (mf_thread_start(&w->arrange_thread, NULL, arrange_main, w) != 0) {
 		mf_worker_free(w);
 		return mf_fail(err, MF_EENV, "cannot start a thread");
 	}
@@ -426,8 +402,7 @@ void mf_worker_free(mf_worker *w)
 	free(w->rank_of);
 	free(w->view);
 	free(w->front);
-	close(w->pipe[0]);
-	close(w->pipe[1]);
+	mf_wake_close(w->pipe);
 	pthread_cond_destroy(&w->wake);
 	pthread_mutex_destroy(&w->mutex);
 	free(w);
@@ -509,7 +484,7 @@ static void start_search(mf_worker *w, mf_app *a)
 	w->search_done = false;
 	w->n_batch = w->posted = 0;
 	w->arrived = 0;
-	if (start_thread(&w->search_thread, search_main, w) != 0) {
+	if (mf_thread_start(&w->search_thread, NULL, search_main, w) != 0) {
 		mf_app_say(a, true, "cannot start a thread for the search");
 		return;
 	}
@@ -665,12 +640,10 @@ static bool take_batch(mf_worker *w, const mf_row *batch, size_t n)
 unsigned mf_worker_take(mf_worker *w, mf_app *a)
 {
 	unsigned fx = 0;
-	char bytes[64];
 	answer ans;
 	bool answered, done;
 
-	while (read(w->pipe[0], bytes, sizeof(bytes)) > 0)
-		;
+	mf_wake_seen(w->pipe);
 	pthread_mutex_lock(&w->mutex);
 	w->pipe_full = false;
 	answered = w->has_answer;
@@ -691,7 +664,7 @@ unsigned mf_worker_take(mf_worker *w, mf_app *a)
 		fx |= MF_FX_REDRAW;
 		bool stale = w->search_wanted || __atomic_load_n(&w->cancel, __ATOMIC_RELAXED);
 		if (w->found_status < 0 && !stale)
-			mf_app_say(a, true, "search: %s", w->found_err.msg);
+			mf_app_say_error(a, "search: ", &w->found_err);
 		if (w->found && !stale && w->found_status == MF_OK) {
 			/* A finished search that still waits for its order is overtaken by this one. */
 			if (w->next && w->reading) {

@@ -60,6 +60,9 @@ mf_status mf_fail(mf_err *err, mf_status st, const char *fmt, ...) MF_PRINTF(3, 
 /** As mf_fail, naming the file (NULL: none), line (0: none) and field (NULL: none). */
 mf_status mf_fail_at(mf_err *err, mf_status st, const char *file, int line, const char *field, const char *fmt, ...)
 	MF_PRINTF(6, 7);
+/** "file:line: field: message", less the parts that are not known. Borrowed from `out`. */
+#define MF_ERR_TEXT_MAX 768
+const char *mf_err_text(const mf_err *err, char out[MF_ERR_TEXT_MAX]);
 /** Exit code of a status: 0 done, 1 negative answer, 2 usage or input, 3 environment, 4 our bug. */
 int mf_status_exit_code(mf_status st);
 
@@ -191,6 +194,10 @@ unsigned mf_pool_threads(const mf_pool *p);
 /** Calls fn(payload, item, worker) for every item in [0, n); returns when all are done. `worker` < mf_pool_threads(). */
 void mf_pool_run(mf_pool *p, size_t n, void (*fn)(void *payload, size_t item, unsigned worker), void *payload);
 
+/* ---- numbers and time ------------------------------------------------------------------------------------------- */
+
+/** Quantile q (0..1) of n values by linear interpolation between order statistics; sorts them. NaN when n is 0. */
+double mf_quantile(double *values, size_t n, double q);
 /** Monotonic clock, milliseconds. */
 double mf_now_ms(void);
 /** Deterministic generator (splitmix64): next value of *state. */

@@ -19,7 +19,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 const mf_const_info mf_const_infos[MF_CONST_COUNT] = {
 #define X(id, name, unit, a, d, h, b, source) {name, unit, source},
@@ -43,30 +42,6 @@ static const struct gpu_const {
 #include "consts_gpu.def"
 #undef G
 };
-
-bool mf_same_gpu(const char *a, const char *b)
-{
-	static const char *const prefixes[] = {"NVIDIA ", "GeForce "};
-
-	for (size_t i = 0; i < MF_COUNT(prefixes); i++) {
-		size_t len = strlen(prefixes[i]);
-
-		a += strncasecmp(a, prefixes[i], len) == 0 ? len : 0;
-		b += strncasecmp(b, prefixes[i], len) == 0 ? len : 0;
-	}
-	for (;;) {
-		while (*a == ' ')
-			a++;
-		while (*b == ' ')
-			b++;
-		if (*a == '\0' || *b == '\0')
-			return *a == *b;
-		if (strncasecmp(a, b, 1) != 0)
-			return false;
-		a++;
-		b++;
-	}
-}
 
 static void any_curve(mf_curve_fit *f)
 {
@@ -295,12 +270,12 @@ static mf_status read_curve(mf_consts *io, int id, const mf_doc *d, const mf_nod
 }
 
 /* A path has a slash or a suffix; anything else is a name. */
-static bool is_path(const char *text)
+const char *mf_consts_overlay_of(const char *gpu)
 {
-	size_t len = strlen(text);
-
-	return strchr(text, '/') || (len > 5 && strcmp(text + len - 5, ".yaml") == 0) ||
-	       (len > 4 && strcmp(text + len - 4, ".yml") == 0);
+	for (const char *const *name = mf_builtin_names("calibrated"); *name; name++)
+		if (mf_same_gpu(*name, gpu))
+			return *name;
+	return NULL;
 }
 
 mf_status mf_consts_overlay(mf_consts *io, const char *name_or_path, mf_err *err)
@@ -311,8 +286,7 @@ mf_status mf_consts_overlay(mf_consts *io, const char *name_or_path, mf_err *err
 	mf_doc doc;
 	mf_status st;
 
-	st = is_path(name_or_path) ? mf_doc_read_file(&doc, name_or_path, err)
-				   : mf_builtin_open(&doc, "calibrated", name_or_path, err);
+	st = mf_input_open(&doc, "calibrated", name_or_path, err);
 	if (st < 0)
 		return st;
 	if (!doc.root || doc.root->kind != MF_MAP) {

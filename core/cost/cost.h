@@ -66,12 +66,12 @@ typedef struct mf_consts {
 	mf_curve_fit curves[MF_CURVE_COUNT];
 	char overlay[64]; /* "" for the factory model */
 } mf_consts;
-/** Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090", "rtx4090"). */
-bool mf_same_gpu(const char *a, const char *b);
 /** Factory constants of a cluster's GPU. */
 void mf_consts_factory(mf_consts *out, const mf_cluster *c);
 /** Applies an overlay (built-in name or YAML path) over `io`. Unknown constants are errors with file and line. */
 mf_status mf_consts_overlay(mf_consts *io, const char *name_or_path, mf_err *err);
+/** Name of the built-in overlay of a GPU, or NULL when there is none. */
+const char *mf_consts_overlay_of(const char *gpu);
 typedef struct mf_const_info {
 	const char *name, *unit, *source;
 } mf_const_info;

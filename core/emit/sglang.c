@@ -46,7 +46,7 @@ static const struct family families[] = {
 	{"minimax_m2", LOCATIONS | PIPELINE | CHECKS_TP | REDUNDANCY | DEEPEP | ATTENTION_DP | OVERLAP_FAILS},
 	{"mixtral", PIPELINE | WHOLE_HEADS},
 	{"llama4_text", ATTENTION_DP | ROUTES_ITSELF},
-	{"olmoe", WHOLE_HEADS},
+	{"olmoe", WHOLE_HEADS | ROUTES_ITSELF},
 	{"phimoe", 0},
 	{"qwen3", PIPELINE | ATTENTION_DP},
 };

@@ -320,19 +320,9 @@ static mf_status read_tables(run *r, mf_err *err)
 /* The built-in GPU that a device name such as "NVIDIA A100-SXM4-80GB" means. */
 static bool gpu_of_device(mf_cluster *out, const char *device)
 {
-	static const char *const prefixes[] = {"NVIDIA ", "GeForce "};
-	char name[64] = "8x";
-	size_t n = 2;
+	char name[64];
 
-	for (size_t i = 0; i < MF_COUNT(prefixes); i++) {
-		size_t len = strlen(prefixes[i]);
-
-		device += strncasecmp(device, prefixes[i], len) == 0 ? len : 0;
-	}
-	for (; *device && *device != '-' && n + 1 < sizeof name; device++)
-		if (*device != ' ')
-			name[n++] = *device;
-	name[n] = '\0';
+	snprintf(name, sizeof name, "8x%.*s", (int)strcspn(device, "-"), device);
 	return mf_cluster_load(out, name, NULL) == MF_OK;
 }
 

@@ -88,7 +88,4 @@ void mf_fit_dispose(mf_fit *f);
 /** The overlay, as YAML; `origin` names the tables' folder in it. */
 void mf_fit_overlay(const mf_fit *f, const char *origin, mf_buf *out);
 
-/** Median and 90th percentile of n values, sorting them. NaN for none. */
-double mf_quantile(double *v, size_t n, double q);
-
 #endif

@@ -146,21 +146,3 @@ double mf_minimize(double (*f)(void *payload, const double *x), void *payload, d
 	to_bounds(&p, best, x);
 	return least;
 }
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-double mf_quantile(double *v, size_t n, double q)
-{
-	double at = q * (double)(n - 1);
-	size_t i = (size_t)at;
-
-	if (!n)
-		return NAN;
-	qsort(v, n, sizeof *v, by_value);
-	return i + 1 < n ? v[i] + (at - (double)i) * (v[i + 1] - v[i]) : v[i];
-}

@@ -193,6 +193,13 @@ typedef struct mf_cluster {
 } mf_cluster;
 /** Built-in name, `NxGPUSxNAME` / `GPUSxNAME` of a built-in GPU (e.g. 256x8xh800), or a YAML path. Not `auto`. */
 mf_status mf_cluster_load(mf_cluster *out, const char *name_or_path, mf_err *err);
+/**
+ * Whether two names mean one GPU: maker, brand, form, stacks, case and separators do not count ("NVIDIA GeForce RTX 4090" and
+ * "rtx4090", "h100_sxm" and "H100"), the memory does where both say it or neither.
+ */
+bool mf_same_gpu(const char *a, const char *b);
+/** The built-in cluster of a GPU with the fewest nodes ("H100 80GB" is H100, whose memory it says); false when none has it. */
+bool mf_cluster_of_gpu(mf_cluster *out, const char *gpu);
 mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err);
 static inline uint32_t mf_cluster_world(const mf_cluster *c)
 {
@@ -501,5 +508,7 @@ typedef struct mf_inputs {
 const char *const *mf_builtin_names(const char *kind);
 /** Opens NAME of a kind: the user's file ($XDG_CONFIG_HOME/moefs/KIND/NAME.yaml) before the built-in one. MF_EINPUT when there is none. */
 mf_status mf_builtin_open(mf_doc *out, const char *kind, const char *name, mf_err *err);
+/** As mf_builtin_open, or the file at a path: a text with a '/' or one that ends in .json, .yaml or .yml. */
+mf_status mf_input_open(mf_doc *out, const char *kind, const char *name_or_path, mf_err *err);
 
 #endif

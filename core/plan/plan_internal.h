@@ -42,8 +42,6 @@ uint16_t mf_dim_unset(const mf_plan *p, int dim);
 
 /** True when `name` is meant as a path: it holds a '/' or ends in .json, .yaml or .yml. */
 bool mf_is_path(const char *name);
-/** The user's file or the built-in one by name, or the file at a path. */
-mf_status mf_input_open(mf_doc *out, const char *kind, const char *name_or_path, mf_err *err);
 /** Short name of a document: its file without folder and suffix, or the built-in name. */
 void mf_input_name(const char *doc_name, char *out, size_t size);
 /** Reads `key` as one of `choices`; absent leaves *out. */

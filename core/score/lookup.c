@@ -1,10 +1,8 @@
 /* lookup.c: models, clusters and constants by the names that measured rows use, loaded once a run. */
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "score_internal.h"
 
@@ -76,11 +74,6 @@ const mf_measured_table *mf_score_table(const mf_score *s)
 	return s->table;
 }
 
-mf_arena *mf_score_arena(mf_score *s)
-{
-	return s->arena;
-}
-
 void **mf_score_state(mf_score *s, mf_row_kind kind, void (*release)(void *state))
 {
 	s->release[kind] = release;
@@ -95,23 +88,6 @@ void mf_score_uncovered(mf_judged *out, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(out->why_not, sizeof out->why_not, fmt, args);
 	va_end(args);
-}
-
-static bool built_in(const char *kind, const char *name)
-{
-	for (const char *const *n = mf_builtin_names(kind); *n; n++)
-		if (strcmp(*n, name) == 0)
-			return true;
-	return false;
-}
-
-static void lower(char *out, size_t size, const char *text)
-{
-	size_t i = 0;
-
-	for (; text[i] && i + 1 < size; i++)
-		out[i] = (char)tolower((unsigned char)text[i]);
-	out[i] = '\0';
 }
 
 /* "Qwen3-VL-235B-A22B" without its "-VL": of a vision model the language part is priced. True when there is another. */
@@ -162,84 +138,11 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 	return m->there ? &m->model : NULL;
 }
 
-/*
- * A GPU's name without its maker, form and stacks: "NVIDIA H100-80GB-HBM3" and "h100_sxm" are "h100"; *gb is the memory
- * it says, NaN when none. Words that name another card (PCIe, NVL) stay.
- */
-static void gpu_essence(const char *name, char *out, size_t size, double *gb)
-{
-	static const char *const said[] = {"nvidia", "geforce", "tesla", "dgx", "hgx", "gpu", "sxm", "sxm2", "sxm3",
-		"sxm4", "sxm5", "sxm6", "hbm2", "hbm2e", "hbm3", "hbm3e", "nvl72", "tensor", "core", "blackwell",
-		"server", "edition"};
-	size_t n = 0;
-
-	*gb = NAN;
-	while (*name) {
-		size_t len = 0;
-		char word[24], *end;
-		double v;
-		bool skip = false;
-
-		for (; isalnum((unsigned char)name[len]); len++)
-			if (len + 1 < sizeof word)
-				word[len] = (char)tolower((unsigned char)name[len]);
-		word[len < sizeof word ? len : sizeof word - 1] = '\0';
-		name += len + (name[len] != '\0');
-		for (size_t i = 0; i < MF_COUNT(said); i++)
-			skip |= strcmp(said[i], word) == 0;
-		v = strtod(word, &end);
-		if (end != word && strcmp(end, "gb") == 0) {
-			*gb = v;
-			skip = true;
-		}
-		for (size_t i = 0; !skip && word[i] && n + 1 < size; i++)
-			out[n++] = word[i];
-	}
-	out[n] = '\0';
-	if (strcmp(out, "rtxpro6000") == 0)
-		snprintf(out, size, "rtx6000pro");
-}
-
-/*
- * GPU of a built-in cluster that a name means, and its GPUs a node: the very name first, then one that differs in what
- * gpu_essence leaves out and in no memory size. The smallest cluster stands for the GPU. False when there is none.
- */
-static bool find_gpu(const char *name, char gpu[48], uint32_t *per_node)
-{
-	char wanted[48], mine[48];
-	double gb, own_gb;
-
-	gpu_essence(name, wanted, sizeof wanted, &gb);
-	for (int tolerant = 0; tolerant < 2; tolerant++) {
-		uint32_t nodes = 0;
-
-		for (const char *const *n = mf_builtin_names("clusters"); *n; n++) {
-			mf_cluster c;
-			bool same;
-
-			if (mf_cluster_load(&c, *n, NULL) < 0)
-				continue;
-			gpu_essence(c.gpu, mine, sizeof mine, &own_gb);
-			same = !tolerant ? strcasecmp(c.gpu, name) == 0
-					 : strcmp(mine, wanted) == 0 &&
-						   (isnan(gb) ? isnan(own_gb)
-							      : fabs(gb / (c.hbm_bytes / MF_GB) - 1) < 0.1);
-			if (same && (!nodes || c.nodes < nodes)) {
-				nodes = c.nodes;
-				*per_node = c.gpus_per_node;
-				snprintf(gpu, 48, "%s", c.gpu);
-			}
-		}
-		if (nodes)
-			return true;
-	}
-	return false;
-}
-
 static void load_sized(struct sized_cluster *c)
 {
-	uint32_t node = 0, n;
-	char name[96], gpu[48];
+	mf_cluster smallest; /* stands for the GPU */
+	uint32_t node, n;
+	char name[96];
 	mf_err err;
 
 	if (!*c->gpu) {
@@ -250,19 +153,19 @@ static void load_sized(struct sized_cluster *c)
 		snprintf(c->why_not, sizeof c->why_not, "number of GPUs not stated");
 		return;
 	}
-	if (!find_gpu(c->gpu, gpu, &node) || c->n_gpus > 65536) {
+	if (!mf_cluster_of_gpu(&smallest, c->gpu) || c->n_gpus > 65536) {
 		snprintf(c->why_not, sizeof c->why_not, "no built-in cluster of %.40s", c->gpu);
 		return;
 	}
 	n = (uint32_t)c->n_gpus;
-	if (!isnan(c->gpus_per_node) && c->gpus_per_node <= 1024)
-		node = (uint32_t)c->gpus_per_node;
+	node = !isnan(c->gpus_per_node) && c->gpus_per_node <= 1024 ? (uint32_t)c->gpus_per_node
+								    : smallest.gpus_per_node;
 	if (node > n)
 		node = n;
 	/* Clusters are of equal nodes: 12 GPUs on nodes of 8 are taken as two of 6. */
 	while (n % node)
 		node--;
-	snprintf(name, sizeof name, "%ux%ux%.40s", n / node, node, gpu);
+	snprintf(name, sizeof name, "%ux%ux%.40s", n / node, node, smallest.gpu);
 	if (mf_cluster_load(&c->cluster, name, &err) < 0)
 		snprintf(c->why_not, sizeof c->why_not, "no built-in cluster of %.40s", c->gpu);
 	else
@@ -309,7 +212,6 @@ const mf_cluster *mf_score_cluster(mf_score *s, const mf_measured *row, mf_judge
 const mf_consts *mf_score_consts(mf_score *s, const mf_cluster *cluster, mf_judged *out)
 {
 	struct sized_cluster *c = s->clusters;
-	char own[48];
 	mf_err err;
 
 	while (c && &c->cluster != cluster)
@@ -323,9 +225,8 @@ const mf_consts *mf_score_consts(mf_score *s, const mf_cluster *cluster, mf_judg
 
 		c->has_consts = true;
 		mf_consts_factory(&c->consts, cluster);
-		lower(own, sizeof own, cluster->gpu);
-		if (!overlay && built_in("calibrated", own))
-			overlay = own;
+		if (!overlay)
+			overlay = mf_consts_overlay_of(cluster->gpu);
 		if (overlay && strcmp(overlay, "none") != 0 && mf_consts_overlay(&c->consts, overlay, &err) < 0)
 			snprintf(c->no_consts, sizeof c->no_consts, "%.95s", err.msg);
 	}

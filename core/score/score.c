@@ -68,13 +68,13 @@ static void finish(mf_score_stats *s, double *logs)
 	size_t n = s->compared, near = 0;
 
 	s->coverage = ratio(s->covered, s->rows);
-	s->bias_log = mf_stat_quantile(logs, n, 0.5);
+	s->bias_log = mf_quantile(logs, n, 0.5);
 	for (size_t i = 0; i < n; i++) {
 		near += fabs(expm1(logs[i])) <= 0.08;
 		logs[i] = fabs(logs[i]);
 	}
-	s->median_abs_log = mf_stat_quantile(logs, n, 0.5);
-	s->p90_abs_log = mf_stat_quantile(logs, n, 0.9);
+	s->median_abs_log = mf_quantile(logs, n, 0.5);
+	s->p90_abs_log = mf_quantile(logs, n, 0.9);
 	s->within_8 = ratio(near, n);
 	s->oom_recall = ratio(s->oom_refused + s->oom_probe, s->oom_rows);
 	s->fit_recall = ratio(s->fit_rows - s->fit_refused, s->fit_rows);
@@ -188,8 +188,8 @@ static void fill_set(const mf_scorecard *c, const struct set_row *r, size_t n, m
 			}
 		}
 		if (repeats) {
-			measured[s->plans] = mf_stat_quantile(x, repeats, 0.5);
-			predicted[s->plans++] = mf_stat_quantile(y, repeats, 0.5);
+			measured[s->plans] = mf_quantile(x, repeats, 0.5);
+			predicted[s->plans++] = mf_quantile(y, repeats, 0.5);
 		}
 		i = k;
 	}
@@ -251,8 +251,8 @@ static void rank_stats(const mf_scorecard *c, const struct pick *p, mf_score_sta
 	}
 	s->kendall = n_tau ? tau / (double)n_tau : NAN;
 	s->mean_regret = n ? regret / (double)n : NAN;
-	s->median_regret = mf_stat_quantile(scratch, n, 0.5);
-	s->p90_regret = mf_stat_quantile(scratch, n, 0.9);
+	s->median_regret = mf_quantile(scratch, n, 0.5);
+	s->p90_regret = mf_quantile(scratch, n, 0.9);
 }
 
 /* ---- parts and reasons --------------------------------------------------------------------------------------------- */

@@ -208,8 +208,6 @@ void mf_score_svg(const mf_scorecard *c, mf_buf *out);
 
 /* ---- statistics ---------------------------------------------------------------------------------------------------- */
 
-/** Quantile q (0..1) of n values by linear interpolation between order statistics; sorts them. NaN when n is 0. */
-double mf_stat_quantile(double *values, size_t n, double q);
 /**
  * Kendall's tau-b of n pairs. Values of `a` that differ by less than `tie` (relative) are ties, as are equal values of
  * `b`. NaN when every pair is tied on one side.

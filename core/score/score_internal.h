@@ -66,8 +66,6 @@ bool mf_score_train_where(const char *where, const mf_cluster *c);
 
 /** All rows of the run: a judge may look at others of its kind (never to fit what is scored). */
 const mf_measured_table *mf_score_table(const mf_score *ctx);
-/** Memory that lives as long as the run. */
-mf_arena *mf_score_arena(mf_score *ctx);
 /** A judge's own state: NULL until it sets one; `release` is called at the end of the run. */
 void **mf_score_state(mf_score *ctx, mf_row_kind kind, void (*release)(void *state));
 

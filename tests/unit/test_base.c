@@ -189,6 +189,33 @@ static void square(void *payload, size_t i, unsigned worker)
 	out[i] += i * i;
 }
 
+Test(errors, text_has_the_parts_that_are_known)
+{
+	char text[MF_ERR_TEXT_MAX];
+	mf_err err;
+
+	mf_fail_at(&err, MF_EINPUT, "a.yaml", 3, "size", "too large");
+	cr_expect_str_eq(mf_err_text(&err, text), "a.yaml:3: size: too large");
+	mf_fail_at(&err, MF_EINPUT, "a.yaml", 0, NULL, "empty");
+	cr_expect_str_eq(mf_err_text(&err, text), "a.yaml: empty");
+	mf_fail_at(&err, MF_EINPUT, NULL, 7, "size", "too large");
+	cr_expect_str_eq(mf_err_text(&err, text), "size: too large");
+	mf_fail(&err, MF_EINPUT, "no");
+	cr_expect_str_eq(mf_err_text(&err, text), "no");
+}
+
+Test(numbers, quantiles_interpolate_between_order_statistics)
+{
+	double v[] = {4, 1, 3, 2}, one[] = {7};
+
+	cr_expect_float_eq(mf_quantile(v, 4, 0.5), 2.5, 1e-12);
+	cr_expect_float_eq(mf_quantile(v, 4, 0.9), 3.7, 1e-12);
+	cr_expect_float_eq(mf_quantile(v, 4, 0), 1, 0);
+	cr_expect_float_eq(mf_quantile(v, 4, 1), 4, 0);
+	cr_expect_float_eq(mf_quantile(one, 1, 0.9), 7, 0);
+	cr_expect(isnan(mf_quantile(NULL, 0, 0.5)));
+}
+
 Test(pool, every_item_once_for_any_thread_count)
 {
 	static uint64_t out[5000];

@@ -240,3 +240,11 @@ Test(consts, the_shipped_overlays_are_read)
 		cr_expect(k.domain.gpu[0] && k.domain.source[0], "%s does not say where it holds", *name);
 	}
 }
+
+Test(consts, the_overlay_of_a_gpu_goes_by_its_name)
+{
+	cr_expect_str_eq(mf_consts_overlay_of("H200"), "h200");
+	cr_expect_str_eq(mf_consts_overlay_of("NVIDIA GeForce RTX 4090"), "rtx4090");
+	cr_expect_null(mf_consts_overlay_of("H2000"));
+	cr_expect_null(mf_consts_overlay_of(""));
+}

@@ -224,3 +224,40 @@ Test(sglang, aliases_and_unknown_flags)
 	mf_command_dispose(&c);
 	mf_intern_free(in);
 }
+
+/* What asking the real package brought to light; every row stood in it as a refusal or a pass. */
+Test(sglang, refusals_that_the_oracle_found)
+{
+	static const struct {
+		const char *model, *cluster, *plan, *rule;
+	} rows[] = {
+		{"mixtral-8x7b", "8xh800", "tp1/pp1/ep1", "sglang.D13"},
+		{"gpt-oss-120b", "8xa100", "tp1/pp2/ep1", "sglang.K16"},
+		{"deepseek-v2-lite", "8xa100", "tp1/pp4/ep1", "sglang.K16"},
+		{"deepseek-v2-lite", "8xh800", "tp1/pp4/ep1", ""},
+		{"gpt-oss-120b", "8xa100", "tp8/pp1/ep1/run:flashinfer_mxfp4", "sglang.M22"},
+		{"gpt-oss-120b", "8xa100", "tp8/pp1/ep1/run:marlin", "sglang.M23"},
+		{"gpt-oss-120b", "8xh800", "tp1/pp1/ep8/run:deep_gemm", "sglang.M15"},
+		{"deepseek-v3", "8xa100", "tp8/pp1/ep1/run:cutlass", "sglang.M21"},
+		{"qwen3-30b-a3b", "8xa100", "tp8/pp1/ep1/run:deep_gemm", "sglang.M20"},
+		{"qwen3-30b-a3b", "8xa100", "tp1/pp1/ep8/a2a:deepep/run:deep_gemm", "sglang.X16"},
+		{"deepseek-v3", "8xa100", "tp1/pp1/ep8/a2a:deepep/run:triton_kernel/dm:normal/g:off", "sglang.X18"},
+		{"small-moe-bench", "2x8xh100", "tp1/pp16/ep1", "sglang.W28"},
+		{"llama4-scout", "8xh800", "tp1/pp1/ep8/a2a:flashinfer/run:flashinfer_cutlass", "sglang.X26"},
+		{"deepseek-v2-lite", "8xh800", "tp1/cp2/pp1/ep1", "sglang.C23"},
+		{"deepseek-v2-lite", "8xh800", "tp1/cp8/pp1/ep1", "sglang.C22"},
+		{"kimi-k2", "2x8xb200", "tp1/cp4/pp1/ep4/rep4/a2a:deepep/run:deep_gemm/dm:low_latency", "sglang.C16"},
+		{"qwen3-30b-a3b", "8xh800", "tp1/pp2/ep1/lay:24-25", "sglang.W22"},
+		{"qwen3-30b-a3b", "8xh800", "tp1/pp2/ep1/lay:23-25", ""},
+		{"glm-4.5-air", "3x4xh20", "tp1/pp1/ep12/a2a:deepep/r4", "sglang.W01"},
+		{"llama-3.1-8b", "3x4xh20", "tp1/pp1/ep1", "sglang.W16"},
+	};
+
+	for (size_t i = 0; i < MF_COUNT(rows); i++) {
+		static struct bench b;
+
+		open_bench(&b, rows[i].model, rows[i].cluster);
+		expect_rule(&b, rows[i].plan, rows[i].rule, NULL);
+		close_bench(&b);
+	}
+}

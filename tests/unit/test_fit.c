@@ -304,12 +304,3 @@ Test(minimize, stays_inside_its_bounds)
 	cr_expect_geq(x, 2);
 	cr_expect_lt(x, 2.1);
 }
-
-Test(quantile, lies_between_the_two_nearest)
-{
-	double v[] = {4, 1, 3, 2};
-
-	cr_expect_float_eq(mf_quantile(v, 4, 0.5), 2.5, 1e-12);
-	cr_expect_float_eq(mf_quantile(v, 4, 1), 4, 1e-12);
-	cr_expect(isnan(mf_quantile(v, 0, 0.5)));
-}

@@ -129,6 +129,18 @@ Test(inputs, any_size_of_a_known_gpu_is_a_cluster)
 	"gpu: H100\nsm: 90\nsm_count: 132\ntflops: {bf16: 989}\nhbm_gb: 80\nhbm_gbps: 3350\nl2_mb: 50\n"               \
 	"gpus_per_node: 8\nlink_gbps: 450\nlink_latency_us: 2\npcie_gbps: 64\nhost_memory_gbps: 77\n"
 
+Test(inputs, a_gpu_is_found_by_its_name_as_the_vendor_writes_it)
+{
+	mf_cluster c;
+
+	cr_assert(mf_cluster_of_gpu(&c, "NVIDIA H800"));
+	cr_expect_str_eq(c.gpu, "H800");
+	cr_expect_eq(c.nodes, 1, "the fewest nodes of 8xh800 and 256x8xh800");
+	cr_expect(mf_cluster_of_gpu(&c, "geforce rtx 4090"));
+	cr_expect_not(mf_cluster_of_gpu(&c, "H8000"));
+	cr_expect_not(mf_cluster_of_gpu(&c, ""));
+}
+
 Test(inputs, cluster_files_are_checked_by_line_and_field)
 {
 	static const struct {

@@ -11,18 +11,6 @@
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-Test(score, quantiles_interpolate_between_order_statistics)
-{
-	double v[] = {4, 1, 3, 2}, one[] = {7};
-
-	cr_expect_float_eq(mf_stat_quantile(v, 4, 0.5), 2.5, 1e-12);
-	cr_expect_float_eq(mf_stat_quantile(v, 4, 0.9), 3.7, 1e-12);
-	cr_expect_float_eq(mf_stat_quantile(v, 4, 0), 1, 0);
-	cr_expect_float_eq(mf_stat_quantile(v, 4, 1), 4, 0);
-	cr_expect_float_eq(mf_stat_quantile(one, 1, 0.9), 7, 0);
-	cr_expect(isnan(mf_stat_quantile(NULL, 0, 0.5)));
-}
-
 Test(score, tau_is_kendalls_tau_b)
 {
 	double up[] = {1, 2, 3, 4}, down[] = {4, 3, 2, 1}, swapped[] = {1, 3, 2, 4}, flat[] = {1, 1, 1, 1};

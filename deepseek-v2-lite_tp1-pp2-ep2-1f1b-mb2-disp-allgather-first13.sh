@@ -1,0 +1,76 @@
+#!/bin/sh
+set -eu
+
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+
+exec torchrun \
+  --nnodes 1 \
+  --nproc-per-node 8 \
+  --standalone pretrain_gpt.py \
+  --tensor-model-parallel-size 1 \
+  --pipeline-model-parallel-size 2 \
+  --decoder-first-pipeline-num-layers 13 \
+  --context-parallel-size 1 \
+  --expert-model-parallel-size 2 \
+  --micro-batch-size 2 \
+  --global-batch-size 4096 \
+  --seq-length 4096 \
+  --transformer-impl transformer_engine \
+  --num-layers 27 \
+  --hidden-size 2048 \
+  --num-attention-heads 16 \
+  --ffn-hidden-size 10944 \
+  --max-position-embeddings 163840 \
+  --vocab-size 102400 \
+  --normalization RMSNorm \
+  --norm-epsilon 1e-06 \
+  --swiglu \
+  --disable-bias-linear \
+  --untie-embeddings-and-output-weights \
+  --multi-latent-attention \
+  --kv-lora-rank 512 \
+  --qk-head-dim 128 \
+  --qk-pos-emb-head-dim 64 \
+  --v-head-dim 128 \
+  --kv-channels 128 \
+  --qk-layernorm \
+  --position-embedding-type rope \
+  --rotary-base 10000 \
+  --rope-type yarn \
+  --rotary-scaling-factor 40 \
+  --mscale 0.707 \
+  --mscale-all-dim 0.707 \
+  --attention-backend flash \
+  --attention-dropout 0 \
+  --hidden-dropout 0 \
+  --num-experts 64 \
+  --moe-ffn-hidden-size 1408 \
+  --moe-router-topk 6 \
+  --moe-layer-freq '([0]*1+[1]*26)' \
+  --moe-shared-expert-intermediate-size 2816 \
+  --moe-router-score-function softmax \
+  --moe-router-pre-softmax \
+  --moe-router-dtype fp32 \
+  --moe-router-load-balancing-type aux_loss \
+  --moe-aux-loss-coeff 0.001 \
+  --moe-token-dispatcher-type allgather \
+  --moe-grouped-gemm \
+  --moe-permute-fusion \
+  --bf16 \
+  --optimizer adam \
+  --lr 1e-4 \
+  --use-distributed-optimizer \
+  --overlap-grad-reduce \
+  --overlap-param-gather \
+  --cross-entropy-loss-fusion \
+  --cross-entropy-fusion-impl native \
+  --no-create-attention-mask-in-dataloader \
+  --mock-data \
+  --tokenizer-type NullTokenizer \
+  --train-iters 10 \
+  --eval-iters 0 \
+  --eval-interval 1000 \
+  --log-interval 1 \
+  --log-throughput \
+  --log-memory-interval 1
