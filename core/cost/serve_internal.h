@@ -31,6 +31,10 @@ typedef struct mf_serve_engine {
 const mf_serve_engine *mf_serve_engine_of(const mf_cost *c);
 /** Host time of a pass with prompts, us a layer: the overlay's, else the engine's. */
 double mf_serve_host_us(const mf_cost *c);
+/** That of all layers, us, where decode waits for it too; else 0: it is seen before the first token only. */
+double mf_serve_pass_host_us(const mf_cost *c);
+/** Requests in flight of one of a plan's engines, at least 1. */
+double mf_serve_clients(const mf_cost *c, const mf_plan *p);
 
 /* ---- one rank ---------------------------------------------------------------------------------------------------- */
 

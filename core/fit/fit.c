@@ -438,7 +438,7 @@ mf_status mf_fit_run(mf_fit *out, const mf_fit_options *o, mf_err *err)
 		goto done;
 	r->gpu.rates = mf_gpu_rates_warm(&out->gpu);
 	mf_consts_factory(&factory, &out->gpu);
-	r->gpu.link_share = fmin(1, out->gpu.link_gbps / factory.v[MF_C_S_LINK_REF]);
+	r->gpu.link_share = mf_link_share(&out->gpu, &factory);
 	r->gpu.mxfp4_peak = r->gpu.rates.peak[out->gpu.family == MF_BLACKWELL ? MF_FP8 : MF_BF16];
 	if ((st = make_jobs(r, err)) < 0 || (st = mf_pool_new(&pool, o->threads, err)) < 0)
 		goto done;
