@@ -136,8 +136,13 @@ void mf_model_tally(mf_model *m);
  * cannot be priced (unknown model_type, layers of different attention shapes) fails naming the file, line and field.
  */
 mf_status mf_model_load(mf_model *out, const char *name_or_path, mf_err *err);
-/** Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
+/**
+ * Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case, separators, owner
+ * ("Qwen/") and last words that change no shape ("-Instruct", "-2507", "-FP8"). NULL for none.
+ */
 const char *mf_model_builtin(const char *name);
+/** Sets the format of the checkpoint where the last words of `name` say one ("-NVFP4"); else leaves it. */
+void mf_model_quant_of_name(mf_model *m, const char *name);
 /** From a parsed document (config.json keys, JSON or YAML). */
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 
@@ -189,9 +194,12 @@ typedef struct mf_cluster {
 } mf_cluster;
 /** Built-in name, `NxGPUSxNAME` / `GPUSxNAME` of a built-in GPU (e.g. 256x8xh800), or a YAML path. Not `auto`. */
 mf_status mf_cluster_load(mf_cluster *out, const char *name_or_path, mf_err *err);
-/** Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090", "rtx4090"). */
+/**
+ * Whether two names mean one GPU: maker, brand, form, stacks, case and separators do not count ("NVIDIA GeForce RTX 4090" and
+ * "rtx4090", "h100_sxm" and "H100"), the memory does where both say it or neither.
+ */
 bool mf_same_gpu(const char *a, const char *b);
-/** The built-in cluster of a GPU with the fewest nodes; false when no built-in one has it. */
+/** The built-in cluster of a GPU with the fewest nodes ("H100 80GB" is H100, whose memory it says); false when none has it. */
 bool mf_cluster_of_gpu(mf_cluster *out, const char *gpu);
 /** As mf_cluster_load, from a document; errors name its line and field. */
 mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err);
