@@ -144,6 +144,54 @@ Test(command, the_site_changes_no_hash)
 	mf_emitter_free(e);
 }
 
+Test(command, every_input_that_changes_a_price_or_a_verdict_is_in_the_plan_hash, .init = set_up, .fini = tear_down)
+{
+#define FIELD(of, field)                                                                                               \
+	{                                                                                                              \
+#of "." #field, &of.field, sizeof of.field                                                             \
+	}
+	const struct {
+		const char *name;
+		void *at;
+		size_t size;
+	} fields[] = {
+		FIELD(model, learned_positions),
+		FIELD(model, attention_chunk),
+		FIELD(model, chunk_layers),
+		FIELD(model, other_parts),
+		FIELD(model, moe_latent),
+		FIELD(cluster, family),
+		FIELD(cluster, grace),
+		FIELD(workload, requests),
+		FIELD(workload, length_spread),
+		FIELD(workload, draft_tokens),
+		FIELD(workload, accepted_tokens),
+		FIELD(workload, max_violation),
+		FIELD(stack, hidden_dropout),
+		FIELD(stack, vocab_multiple),
+		FIELD(stack, optimizer_instances),
+		FIELD(stack, offload_activations),
+		FIELD(stack, separate_wgrad),
+		FIELD(stack, sequential_experts),
+		FIELD(stack, muon),
+		FIELD(stack, fp8_params),
+		FIELD(stack, mtp_repeated),
+		FIELD(stack, engine),
+	};
+#undef FIELD
+	char before[65], after[65];
+
+	cr_assert_eq(mf_plan_sha256(&plan, &in, before), MF_OK);
+	for (size_t i = 0; i < MF_COUNT(fields); i++) {
+		unsigned char *byte = fields[i].at;
+
+		*byte ^= 1;
+		cr_assert_eq(mf_plan_sha256(&plan, &in, after), MF_OK);
+		cr_expect(strcmp(before, after) != 0, "%s", fields[i].name);
+		*byte ^= 1;
+	}
+}
+
 Test(command, a_users_shell_line_is_read)
 {
 	static const char text[] = "#!/bin/bash\n# our usual run\nset -e\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n\n"
