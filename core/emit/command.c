@@ -271,7 +271,6 @@ static void json_stack(mf_buf *b, const mf_stack *s)
 	NUMBER(s, offload_activations);
 	BOOL(s, separate_wgrad);
 	BOOL(s, sequential_experts);
-	BOOL(s, muon);
 	BOOL(s, fp8_params);
 	BOOL(s, mtp_repeated);
 	json_text(b, "engine", mf_choice_name(mf_engine_choices, (int)s->engine));

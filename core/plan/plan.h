@@ -321,7 +321,6 @@ typedef struct mf_stack {
 	uint8_t offload_activations;  /* bits of mf_offload_module: saved activations that wait in host memory */
 	bool separate_wgrad;          /* no gradient-accumulation fusion: weight gradients exist on their own first */
 	bool sequential_experts;      /* experts one by one, no grouped GEMM */
-	bool muon;                    /* Muon: matrices have one moment */
 	bool fp8_params;              /* weights are kept and gathered in 8 bits */
 	bool mtp_repeated;            /* one set of MTP weights, used at every depth */
 	char runner_default[24];      /* SGLang's MoE runner when the plan says auto */

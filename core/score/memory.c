@@ -328,7 +328,8 @@ static void golden_stack(const mf_measured *row, const mf_golden *g, struct mf_m
 	s->mtp_repeated = g->flags & MF_GOLD_MTP_REPEATED;
 	s->vocab_multiple = mf_golden_shapes[g->shape].vocab_multiple;
 	s->sequential_experts = !mf_measured_says(row, "grouped-gemm");
-	s->muon = mf_measured_note(row, "optimizer", text, sizeof text) && strcmp(text, "muon") == 0;
+	if (mf_measured_note(row, "optimizer", text, sizeof text) && strcmp(text, "muon") == 0)
+		s->optimizer = MF_OPT_MUON;
 	s->delay_wgrad = lists(row->overlap, "delay_wgrad");
 	s->offload_activations = (uint8_t)read_offload(row);
 	if (g->flags & MF_GOLD_CUBLAS)
