@@ -79,6 +79,10 @@ static void take_keys(struct loop *l)
 {
 	mf_key_event k;
 	while (!l->leave && mf_key_next(&l->keys, mf_now_ms(), &k)) {
+		if (k.key == MF_KEY_REPLY) {
+			mf_tty_answered(l->tty);
+			continue;
+		}
 		l->urgent = true;
 		carry_out(l, mf_app_key(l->a, &k) | l->pending);
 	}
@@ -163,6 +167,10 @@ static int timeout_ms(const struct loop *l)
 		double news = l->drawn_at_ms + NEWS_MS - now;
 		news = news > 0 ? news : 0;
 		due = due < 0 || news < due ? news : due;
+	}
+	if (l->dirty && !mf_tty_ready(l->tty)) {
+		double patience = mf_tty_patience(l->tty);
+		due = due < 0 || (patience >= 0 && patience < due) ? patience : due;
 	}
 	return due < 0 ? -1 : (int)due + 1;
 }

@@ -8,7 +8,7 @@ import sys
 import termios
 import time
 
-ARGS = ["tui", "--model", "deepseek-v2-lite", "--cluster", "8xh800"]
+ARGS = ["tui", "--no-resume", "--model", "deepseek-v2-lite", "--cluster", "8xh800"]
 LIMIT = 20.0
 failed = 0
 
@@ -113,5 +113,72 @@ while True:
     if select.select([s.master], [], [], 0.01)[0]:
         behind += len(os.read(s.master, 1000))
 check("no backlog of frames: %d bytes" % behind, behind < 40000)
+
+
+class Link:
+    """A line between the program and a terminal that answers status requests: `rate` bytes/s, `delay` s each way.
+    Like an ssh server it takes from the program whatever there is; what has not arrived yet is in flight."""
+
+    def __init__(self, session, rate, delay):
+        self.s, self.rate, self.delay = session, rate, delay
+        self.coming, self.answers, self.free, self.seen, self.asked = [], [], 0.0, b"", 0
+        self.most = 0
+
+    def step(self, until):
+        """Until a time, or until nothing is on its way (until=None)."""
+        quiet = time.monotonic() + 1.0
+        while True:
+            now = time.monotonic()
+            while self.coming and self.coming[0][0] <= now:
+                self.seen += self.coming.pop(0)[1]
+                while self.seen.count(b"\x1b[5n") > self.asked:
+                    self.asked += 1
+                    self.answers.append(now + self.delay)
+            while self.answers and self.answers[0] <= now:
+                self.answers.pop(0)
+                os.write(self.s.master, b"\x1b[0n")
+                quiet = now + 1.0
+            if self.coming:
+                quiet = now + 1.0
+            if now >= (quiet if until is None else until):
+                return
+            due = [until if until is not None else quiet] + [x[0] for x in self.coming[:1]] + self.answers[:1]
+            if select.select([self.s.master], [], [], max(0.0, min(due) - now))[0]:
+                chunk = os.read(self.s.master, 65536)
+                self.free = max(time.monotonic(), self.free) + len(chunk) / self.rate
+                self.coming.append((self.free + self.delay, chunk))
+                self.most = max(self.most, sum(len(x[1]) for x in self.coming))
+
+    def key(self, key, pause):
+        os.write(self.s.master, key)
+        self.step(time.monotonic() + pause)
+
+
+# The same, at 200 ms there and back and with a line that buffers all it is given: only the terminal's answers can tell
+# the program how far it has got.
+s = Session()
+os.write(s.master, b"\x1b[0n")  # to the question after the first frame
+s.rest()
+link = Link(s, 20000, 0.1)
+frame = 0
+for key in (b"\x06", b"\x06", b"G", b"g"):
+    link.most = 0
+    os.write(s.master, key)
+    link.step(None)
+    frame = max(frame, link.most)
+link.most = 0
+for _ in range(60):
+    link.key(b"\x06", 0.05)
+check("two frames in flight: %d bytes, a frame is %d" % (link.most, frame), frame > 1000 and link.most <= 2 * frame + 64)
+os.write(s.master, b"g")
+pressed = time.monotonic()
+link.step(None)
+took = time.monotonic() - 1.0 - pressed
+check("a key is answered behind two frames at most: %.2f s" % took, took < 3 * frame / 20000 + 2 * 0.2 + 0.5)
+os.write(s.master, b"q")
+link.step(time.monotonic() + 0.5)
+check("q leaves with 0 over the link", s.end() == 0)
+check("terminal restored over the link", s.restored())
+print("two frames in flight: %d of %d bytes; last key answered after %.2f s" % (link.most, 2 * frame, took))
 print("failed" if failed else "passed")
 sys.exit(1 if failed else 0)
