@@ -158,6 +158,7 @@ typedef struct mf_param_count {
 	uint64_t active; /* a token's: total less the unused experts' */
 	uint64_t mtp;    /* of the MTP layers, beside `total` */
 } mf_param_count;
+/** Parameters by group, counted from the shapes; biases and norms included, MTP layers apart. */
 void mf_model_count(const mf_model *m, mf_param_count *out);
 /** Parameters of one expert (gate, up, down; biases left out). */
 uint64_t mf_model_expert_params(const mf_model *m);
@@ -200,6 +201,7 @@ mf_status mf_cluster_load(mf_cluster *out, const char *name_or_path, mf_err *err
 bool mf_same_gpu(const char *a, const char *b);
 /** The built-in cluster of a GPU with the fewest nodes ("H100 80GB" is H100, whose memory it says); false when none has it. */
 bool mf_cluster_of_gpu(mf_cluster *out, const char *gpu);
+/** As mf_cluster_load, from a document; errors name its line and field. */
 mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err);
 static inline uint32_t mf_cluster_world(const mf_cluster *c)
 {
@@ -246,6 +248,7 @@ typedef struct mf_workload {
 	uint32_t n_load_bins; /* per-expert token share, from a histogram file; 0 when none */
 	float load_bins[MF_MAX_LOAD_BINS];
 } mf_workload;
+/** Built-in name, YAML path, or NULL: the phase's default. Errors name file, line and field. */
 mf_status mf_workload_load(mf_workload *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_workload_from_doc(mf_workload *out, const mf_doc *doc, mf_err *err);
 
@@ -325,6 +328,7 @@ typedef struct mf_stack {
 	double mem_fraction;          /* serving; NaN: from the ledger */
 	mf_engine engine;             /* serving: whose scheduler and host time are priced */
 } mf_stack;
+/** Built-in name, YAML path, or NULL: the phase's default. Errors name file, line and field. */
 mf_status mf_stack_load(mf_stack *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);
 
@@ -490,6 +494,7 @@ typedef struct mf_kernel {
 } mf_kernel;
 /** 0 is "no kernel", so a packed kernel is never 0. */
 uint16_t mf_kernel_pack(const mf_kernel *k);
+/** False, and *out untouched, when `packed` is 0 or no packed kernel. */
 bool mf_kernel_unpack(mf_kernel *out, uint16_t packed);
 
 /* ---- all inputs together --------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Commands as files: every format, hashes, and the reading of files that users have. */
 #include "emit.h"
 
-#include <criterion/criterion.h>
+#include "inputs_fixture.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +21,8 @@ static void set_up(void)
 	mf_err err = {0};
 	mf_emitter *e;
 
-	cr_assert_eq(mf_model_load(&model, "deepseek-v2-lite", &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_cluster_load(&cluster, "8xh800", &err), MF_OK);
-	cr_assert_eq(mf_workload_load(&workload, NULL, MF_TRAIN, &err), MF_OK);
-	cr_assert_eq(mf_stack_load(&stack, NULL, MF_TRAIN, &err), MF_OK);
-	cr_assert_eq(mf_site_load(&site, NULL, &err), MF_OK);
-	in = (mf_inputs){&model, &cluster, &workload, &stack, &site, mf_intern_new()};
+	load_inputs(
+		&in, &model, &cluster, &workload, &stack, &site, "deepseek-v2-lite", "8xh800", NULL, NULL, MF_TRAIN);
 	cr_assert_eq(mf_plan_parse(&plan, "tp1/pp1/ep8/1f1b+ov", MF_TRAIN, in.intern, &err), MF_OK);
 	cr_assert_eq(mf_emitter_new(&e, &in, &err), MF_OK);
 	cr_assert_eq(mf_argv_init(&argv_, false, &err), MF_OK);
