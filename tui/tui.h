@@ -47,6 +47,7 @@ typedef struct mf_job_source {
  * plan and throughput come together or not at all. A line that is none of this is shown in the log as it stands.
  */
 typedef struct mf_job_file mf_job_file;
+/** Opens a file or pipe without waiting for a writer; plans are read in the phase of `in`, which is borrowed. */
 mf_status mf_job_file_open(mf_job_file **out, const char *path, const mf_inputs *in, mf_err *err);
 void mf_job_file_close(mf_job_file *f);
 mf_job_source mf_job_file_source(mf_job_file *f);

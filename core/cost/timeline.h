@@ -33,6 +33,7 @@ double mf_cost_steady_ms(mf_cost *c, const mf_plan *p);
 typedef struct mf_simulation_counts {
 	uint64_t simulations, tasks;
 } mf_simulation_counts;
+/** Of this evaluator, since it was made. */
 mf_simulation_counts mf_cost_simulation_counts(const mf_cost *c);
 
 /** Where a bar is drawn. The first ones are the streams of a GPU. */

@@ -25,6 +25,8 @@ typedef struct source {
 	bool other;       /* not Megatron's own trainer, or not its schedules: outside the domain */
 } source;
 
+#define NEWEST_RELEASE 26.08
+
 static const source sources[] = {
 	{.prefix = "mbridge-perf", .dispatcher = MF_DISP_DEEPEP, .by_release = true},
 	{.prefix = "mbridge-cards",
@@ -33,6 +35,11 @@ static const source sources[] = {
 		.dispatcher = MF_DISP_HYBRIDEP,
 		.by_release = true},
 	{.prefix = "mbridge-skills",
+		.release = "26.08",
+		.year_month = 26.08,
+		.dispatcher = MF_DISP_HYBRIDEP,
+		.by_release = true},
+	{.prefix = "mbridge-",
 		.release = "26.08",
 		.year_month = 26.08,
 		.dispatcher = MF_DISP_HYBRIDEP,
@@ -81,13 +88,16 @@ static const source sources[] = {
 	{.prefix = "", .release = "", .year_month = 25.00, .dispatcher = MF_DISP_ALLTOALL},
 };
 
+/* The row's source by its name; a page not in the table that names a vendor container ran as the vendor's tables. */
 static const source *source_of(const mf_measured *r)
 {
+	char container[32];
 	size_t i = 0;
 
 	while (strncmp(sources[i].prefix, r->source_id, strlen(sources[i].prefix)) != 0)
 		i++;
-	return &sources[i];
+	return !*sources[i].prefix && mf_measured_note(r, "container", container, sizeof container) ? &sources[0]
+												    : &sources[i];
 }
 
 /* ---- reading a row --------------------------------------------------------------------------------------------------- */
@@ -114,12 +124,16 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* Year and month of "26.06.01" or "nemo:26.10"; of a name without them that of the newest release in the table. */
 static double release_number(const char *release)
 {
+	size_t skip = strcspn(release, "0123456789");
 	char *end;
-	double major = strtod(release, &end);
+	double major = strtod(release + skip, &end);
 
-	return end != release && major > 20 && major < 100 ? major : NAN;
+	if (major > 20 && major < 100)
+		return major;
+	return strstr(release, "nightly") || strstr(release, "dev") || strstr(release, "main") ? NEWEST_RELEASE : NAN;
 }
 
 /* Rows the targets are not set for: fine-tuning, functional runs, toys, other frameworks. */
@@ -202,12 +216,12 @@ static bool read_work(reading *rd, mf_judged *out)
 		.ttft_target_ms = NAN,
 		.tpot_target_ms = NAN};
 	rd->plan.micro_batch = (uint16_t)mbs;
-	rd->work.precision = strstr(r->precision, "nvfp4")   ? MF_PREC_NVFP4
-			     : strstr(r->precision, "mx")    ? MF_PREC_MXFP8
-			     : strstr(r->precision, "block") ? MF_PREC_FP8_BLOCK
-			     : strstr(r->precision, "fp8")   ? MF_PREC_FP8_TENSOR
-							     : MF_PREC_BF16;
-	if (isnan(rd->cluster->tflops[MF_FP8]) && rd->work.precision != MF_PREC_BF16) {
+	if (!mf_score_training(r->precision, &rd->work.precision)) {
+		mf_score_uncovered(out, "precision %.32s", r->precision);
+		return false;
+	}
+	if ((isnan(rd->cluster->tflops[MF_FP8]) && rd->work.precision != MF_PREC_BF16) ||
+		(isnan(rd->cluster->tflops[MF_FP4]) && rd->work.precision == MF_PREC_NVFP4)) {
 		mf_score_uncovered(out, "precision the GPU lacks");
 		return false;
 	}
@@ -262,7 +276,7 @@ static void read_software(reading *rd)
 	mf_stack *s = &rd->stack;
 	mf_plan *p = &rd->plan;
 
-	table = begins(r->source_id, "mbridge-perf") || mf_measured_says(r, "weak_scaling");
+	table = rd->src == &sources[0] || mf_measured_says(r, "weak_scaling");
 	if (mf_measured_says(r, "ybrid"))
 		p->dispatcher = MF_DISP_HYBRIDEP;
 	else if (mf_measured_says(r, "eepEP") || mf_measured_says(r, "deepep"))
@@ -491,9 +505,13 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 	if (mf_measured_note(row, "test", test, sizeof test) && (rd->test = mf_golden_find(test)) && isnan(n_gpus) &&
 		rd->test->gpus)
 		n_gpus = rd->test->gpus;
-	if (!mf_measured_note(row, "container", out->release, sizeof out->release))
+	/* A source's own release is only a name: its year and month stand beside it. */
+	if (mf_measured_note(row, "container", out->release, sizeof out->release)) {
+		rd->release = release_number(out->release);
+	} else {
 		snprintf(out->release, sizeof out->release, "%s", rd->src->release ? rd->src->release : "");
-	rd->release = release_number(out->release);
+		rd->release = NAN;
+	}
 	if (isnan(rd->release))
 		rd->release = rd->src->year_month > 0 ? rd->src->year_month : 25;
 	rd->regression = mf_measured_says(row, "regression");
@@ -519,7 +537,7 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 			read_software(rd);
 			if (metric_factor(rd, &inverse) > 0)
 				return rd;
-			mf_score_uncovered(out, "metric %.60s", row->metric);
+			mf_score_uncovered(out, *row->metric ? "metric %.60s" : "metric not stated", row->metric);
 		}
 	}
 	mf_score_train_dispose(rd);
