@@ -795,6 +795,8 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 	unsigned fx;
 	char name[16], leave[16];
 
+	if (k->key == MF_KEY_REPLY)
+		return 0;
 	a->message[0] = 0;
 	if (k->key == MF_KEY_MOUSE)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;

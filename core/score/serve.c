@@ -78,7 +78,7 @@ static bool read_engine(const mf_measured *row, serve_row *r, mf_judged *out)
 	char text[64];
 
 	r->stack.engine = MF_ENGINE_SGLANG;
-	if (!mf_measured_note(row, "engine", text, sizeof text)) {
+	if (!mf_measured_note(row, "engine", text, sizeof text) || !*text) {
 		if (!has(row->source_id, "vllm"))
 			return true;
 		snprintf(text, sizeof text, "vllm");
@@ -192,7 +192,7 @@ static bool read_metric(const mf_measured *row, serve_row *r, mf_judged *out)
 							      : 0;
 	if (r->factor > 0)
 		return true;
-	mf_score_uncovered(out, "metric not modelled: %.40s", row->metric);
+	mf_score_uncovered(out, *row->metric ? "metric not modelled: %.40s" : "metric not stated", row->metric);
 	return false;
 }
 

@@ -537,7 +537,7 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 			read_software(rd);
 			if (metric_factor(rd, &inverse) > 0)
 				return rd;
-			mf_score_uncovered(out, "metric %.60s", row->metric);
+			mf_score_uncovered(out, *row->metric ? "metric %.60s" : "metric not stated", row->metric);
 		}
 	}
 	mf_score_train_dispose(rd);

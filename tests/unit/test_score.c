@@ -359,3 +359,45 @@ Test(score, the_memory_gate_catches_what_died_and_keeps_what_ran)
 	mf_scorecard_free(c);
 	mf_measured_dispose(&t);
 }
+
+/*
+ * Other GPUs, other names and no source: a public row is still read, but for what the new GPU cannot do or a source alone
+ * says. Every figure is a number.
+ */
+Test(score, public_rows_are_still_read_on_other_hardware)
+{
+	static const struct {
+		const char *gpu, *source;
+		double least[2]; /* share of training and serving rows covered */
+	} moved[] = {{"NVIDIA GB300", "elsewhere", {0.9, 0.97}}, {"b200_sxm", "", {0.9, 0.97}},
+		{"H200 141GB", "aic", {0.87, 0.97}}, {"L40S", "elsewhere", {0.87, 0.97}},
+		{"MI300X", "elsewhere", {0, 0}}};
+	mf_score_opts opts = {1u << MF_ROW_TRAIN | 1u << MF_ROW_SERVE, NULL};
+
+	for (size_t i = 0; i < MF_COUNT(moved); i++) {
+		mf_measured_table t;
+		mf_scorecard *c;
+		mf_err err;
+
+		cr_assert_eq(mf_measured_read(&t, SOURCE_DIR "/tests/data/measured.csv", &err), MF_OK, "%s", err.msg);
+		for (size_t k = 0; k < t.n; k++) {
+			t.rows[k].gpu = moved[i].gpu;
+			t.rows[k].source_id = moved[i].source;
+		}
+		cr_assert_eq(mf_score_run(&c, &t, &opts, &err), MF_OK, "%s", err.msg);
+		for (int kind = MF_ROW_TRAIN; kind <= MF_ROW_SERVE; kind++) {
+			double covered = (double)(c->kinds[kind].covered + c->outside[kind].covered);
+			double all = (double)(c->kinds[kind].rows + c->outside[kind].rows);
+
+			cr_expect_geq(covered / all, moved[i].least[kind], "%s kind %d: %g of %g", moved[i].gpu, kind,
+				covered, all);
+			cr_expect(moved[i].least[kind] > 0 || covered == 0, "%s", moved[i].gpu);
+		}
+		for (size_t k = 0; k < t.n; k++)
+			if (c->judged[k].covered)
+				cr_expect(c->judged[k].predicted > 0 && isfinite(c->judged[k].predicted), "%s: %g",
+					t.rows[k].id, c->judged[k].predicted);
+		mf_scorecard_free(c);
+		mf_measured_dispose(&t);
+	}
+}
