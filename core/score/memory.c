@@ -50,12 +50,6 @@ static bool lists(const char *words, const char *word)
 
 static bool read_recompute(const char *text, mf_plan *p, mf_judged *out)
 {
-	static const struct {
-		const char *name;
-		unsigned module;
-	} modules[] = {{"core_attn", MF_RC_CORE_ATTN}, {"moe_act", MF_RC_MOE_ACT}, {"layernorm", MF_RC_LAYERNORM},
-		{"mla_up_proj", MF_RC_MLA_UP_PROJ}, {"mlp", MF_RC_MLP}, {"moe", MF_RC_MOE},
-		{"shared_experts", MF_RC_SHARED_EXPERTS}, {"swiglu_act", MF_RC_MOE_ACT}};
 	const char *list = strchr(text, ':');
 
 	if (!*text || strcmp(text, "none") == 0)
@@ -67,10 +61,7 @@ static bool read_recompute(const char *text, mf_plan *p, mf_judged *out)
 		return true;
 	}
 	p->recompute = MF_RECOMPUTE_SELECTIVE;
-	p->recompute_modules = 0;
-	for (size_t i = 0; list && i < MF_COUNT(modules); i++)
-		if (lists(list + 1, modules[i].name))
-			p->recompute_modules |= (uint8_t)modules[i].module;
+	p->recompute_modules = (uint8_t)(list ? mf_score_recompute(list + 1) : 0);
 	if (!p->recompute_modules)
 		mf_score_uncovered(out, "recompute of modules that Megatron does not name");
 	return p->recompute_modules != 0;

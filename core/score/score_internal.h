@@ -45,6 +45,8 @@ const mf_consts *mf_score_consts(mf_score *ctx, const mf_cluster *c, mf_judged *
 bool mf_score_weights(const char *text, mf_quant *out);
 /** Precision of a training run as a precision column names it (empty: bf16); false for an unknown word. */
 bool mf_score_training(const char *text, mf_precision *out);
+/** mf_recompute_modules that a list such as "layernorm,moe_act" or "[core_attn]" names; words that Megatron lacks count for none. */
+unsigned mf_score_recompute(const char *list);
 
 /** True when the run was asked for factory constants ("none"), whatever they were fitted on. */
 bool mf_score_factory(const mf_score *ctx);

@@ -232,36 +232,14 @@ static bool read_work(reading *rd, mf_judged *out)
 
 static void read_recompute(reading *rd)
 {
-	static const struct {
-		const char *word;
-		unsigned module;
-	} words[] = {
-		{"core_attn", MF_RC_CORE_ATTN},
-		{"moe_act", MF_RC_MOE_ACT},
-		{"layernorm", MF_RC_LAYERNORM},
-		{"norm", MF_RC_LAYERNORM},
-		{"mla_up_proj", MF_RC_MLA_UP_PROJ},
-		{"mlp", MF_RC_MLP},
-		{"moe", MF_RC_MOE},
-		{"shared_expert", MF_RC_SHARED_EXPERTS},
-		{"shared_experts", MF_RC_SHARED_EXPERTS},
-	};
 	const char *text = rd->row->recompute, *colon = strchr(text, ':');
-	unsigned modules = 0;
+	unsigned modules;
 
 	if (begins(text, "full")) {
 		rd->plan.recompute = MF_RECOMPUTE_FULL;
 		return;
 	}
-	for (const char *p = begins(text, "selective") && colon ? colon + 1 : ""; *p;) {
-		size_t len = strcspn(p, ",");
-
-		for (size_t i = 0; i < MF_COUNT(words); i++)
-			if (strlen(words[i].word) == len && strncmp(words[i].word, p, len) == 0)
-				modules |= words[i].module;
-		p += len + (p[len] == ',');
-		p += strspn(p, " ");
-	}
+	modules = begins(text, "selective") && colon ? mf_score_recompute(colon + 1) : 0;
 	rd->plan.recompute = modules ? MF_RECOMPUTE_SELECTIVE : MF_RECOMPUTE_NONE;
 	rd->plan.recompute_modules = (uint8_t)modules;
 }
@@ -485,8 +463,8 @@ static double price(reading *rd, const mf_consts *k, mf_judged *out, bool *extra
 	return t.throughput;
 }
 
-/* Reads all of a row but its figure; NULL with the reason in `out`. */
-static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
+/* All of a row but its figure. */
+mf_train_row *mf_score_train_read(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
 	reading *rd = calloc(1, sizeof *rd);
 	const mf_model *model = NULL;
@@ -551,11 +529,6 @@ void mf_score_train_dispose(mf_train_row *rd)
 	free(rd);
 }
 
-mf_train_row *mf_score_train_read(mf_score *ctx, const mf_measured *row, mf_judged *out)
-{
-	return read_row(ctx, row, out);
-}
-
 double mf_score_train_rate(mf_train_row *rd, const mf_consts *k, double *measured)
 {
 	bool inverse, extrapolated;
@@ -587,7 +560,7 @@ static const char *gpu_group(const mf_cluster *c)
 
 void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
-	reading *rd = read_row(ctx, row, out);
+	reading *rd = mf_score_train_read(ctx, row, out);
 	char plan[MF_PLAN_TEXT_MAX];
 	bool inverse, extrapolated;
 	double rate, factor;

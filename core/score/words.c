@@ -1,4 +1,4 @@
-/* words.c: what sources write in the precision column. Case and separators do not count: "FP8-blockwise" is "fp8:block". */
+/* words.c: what sources write in the columns of precision and recompute. Case and separators do not count: "FP8-blockwise" is "fp8:block". */
 #include <ctype.h>
 #include <string.h>
 
@@ -57,4 +57,29 @@ bool mf_score_training(const char *text, mf_precision *out)
 			return true;
 		}
 	return false;
+}
+
+unsigned mf_score_recompute(const char *list)
+{
+	static const mf_choice others[] = {
+		{MF_RC_LAYERNORM, "norm", ""},
+		{MF_RC_SHARED_EXPERTS, "shared_expert", ""},
+		{MF_RC_MOE_ACT, "swiglu_act", ""},
+		{0, NULL, NULL},
+	};
+	static const char between[] = "+, []";
+	unsigned modules = 0;
+	char word[32];
+
+	for (list += strspn(list, between); *list; list += strspn(list, between)) {
+		size_t len = strcspn(list, between);
+		int bit;
+
+		snprintf(word, sizeof word, "%.*s", len < sizeof word ? (int)len : 0, list);
+		if ((bit = mf_choice_value(mf_recompute_module_choices, word)) < 0)
+			bit = mf_choice_value(others, word);
+		modules |= bit > 0 ? (unsigned)bit : 0;
+		list += len;
+	}
+	return modules;
 }

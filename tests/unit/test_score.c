@@ -401,3 +401,13 @@ Test(score, public_rows_are_still_read_on_other_hardware)
 		mf_measured_dispose(&t);
 	}
 }
+
+Test(score, recompute_modules_are_read_by_their_names)
+{
+	cr_expect_eq(mf_score_recompute("layernorm,moe_act"), MF_RC_LAYERNORM | MF_RC_MOE_ACT);
+	cr_expect_eq(mf_score_recompute("[core_attn + mlp]"), MF_RC_CORE_ATTN | MF_RC_MLP);
+	cr_expect_eq(mf_score_recompute("norm,act,shared_expert"), MF_RC_LAYERNORM | MF_RC_SHARED_EXPERTS);
+	cr_expect_eq(mf_score_recompute("swiglu_act"), MF_RC_MOE_ACT);
+	cr_expect_eq(mf_score_recompute("op"), 0);
+	cr_expect_eq(mf_score_recompute(""), 0);
+}
