@@ -499,14 +499,11 @@ struct span {
 /* Paints a bar over a row of signs, each the column's last; a bar shorter than a column still shows. */
 static void paint(char *row, uint8_t *roles, const struct span *t, const mf_bar *b, char mark, mf_role role)
 {
-	double scale = t->width / (t->to_ms - t->from_ms);
-	int from = (int)floor((b->start_ms - t->from_ms) * scale), to = (int)ceil((b->end_ms - t->from_ms) * scale);
+	int from, to;
 
-	if (b->end_ms <= t->from_ms || b->start_ms >= t->to_ms)
+	if (!mf_bar_columns(b, t->from_ms, t->to_ms, t->width, &from, &to))
 		return;
-	from = from < 0 ? 0 : from;
-	to = to > t->width ? t->width : to <= from ? from + 1 : to;
-	for (int i = from; i < to && i < t->width; i++) {
+	for (int i = from; i < to; i++) {
 		row[i] = mark;
 		roles[i] = (uint8_t)role;
 	}

@@ -210,6 +210,8 @@ static inline uint32_t mf_cluster_world(const mf_cluster *c)
 
 /* ---- workload, stack, site ------------------------------------------------------------------------------------- */
 
+/** "off" and "on", as 0 and 1. */
+extern const mf_choice mf_on_off_choices[];
 typedef enum mf_phase { MF_TRAIN, MF_SERVE } mf_phase;
 extern const mf_choice mf_phase_choices[];
 typedef enum mf_precision {
