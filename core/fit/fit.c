@@ -4,6 +4,7 @@
  */
 #include "spec.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -311,6 +312,9 @@ static mf_status read_tables(run *r, mf_err *err)
 		r->fit->n_rows += mf_table_rows(r->tables[k].t);
 		r->fit->n_bad += mf_table_bad(r->tables[k].t);
 	}
+	if (!r->n_tables && access(r->o->dir, R_OK | X_OK) != 0)
+		return mf_fail_at(
+			err, MF_EINPUT, r->o->dir, 0, NULL, "cannot be read as a folder: %s", strerror(errno));
 	if (!r->n_tables)
 		return mf_fail_at(err, MF_EINPUT, r->o->dir, 0, NULL,
 			"no table of operations here: expected files such as gemm_perf.csv or nccl_perf.csv");

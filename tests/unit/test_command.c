@@ -144,7 +144,7 @@ Test(command, the_site_changes_no_hash)
 	mf_emitter_free(e);
 }
 
-Test(command, every_input_that_changes_a_price_or_a_verdict_is_in_the_plan_hash, .init = set_up, .fini = tear_down)
+Test(command, every_input_that_changes_a_price_or_a_verdict_is_in_the_plan_hash)
 {
 #define FIELD(of, field)                                                                                               \
 	{                                                                                                              \
