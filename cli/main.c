@@ -19,7 +19,8 @@ const mf_command_info mf_commands[] = {
 		"standard output it prints the ranked table and exits.",
 		"moefs --model qwen3-30b-a3b --cluster 8xh100",
 		INPUTS | OPT(SPACE) | OPT(CONSTRAINT) | OPT(THREADS) | OPT(TOP) | OPT(SCRIPT) | OPT(SIZE) | OPT(ASCII) |
-			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME) | OPT(JOBS),
+			OPT(COLOR) | OPT(THEME) | OPT(MOUSE) | OPT(NO_RESUME) | OPT(JOBS) | OPT(REAL_PYTHON) |
+			OPT(REAL_PATH),
 		mf_cmd_tui},
 	{"search", "", "rank every plan of a space",
 		"Rejected plans keep their place in the ranking and carry the refusal in the toolchain's own words. "
@@ -159,7 +160,7 @@ int main(int argc, char **argv)
 		code = cmd->run(&args);
 	}
 	mf_args_dispose(&args);
-	if (fflush(stdout) != 0 && code == 0) {
+	if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
 		perror("moefs: standard output");
 		code = 2;
 	}

@@ -15,16 +15,9 @@ const mf_opt mf_opts[OPT_COUNT] = {
 
 int mf_report(const mf_err *err)
 {
-	fputs("moefs: ", stderr);
-	if (err->file[0]) {
-		fputs(err->file, stderr);
-		if (err->line)
-			fprintf(stderr, ":%d", err->line);
-		fputs(": ", stderr);
-	}
-	if (err->field[0])
-		fprintf(stderr, "%s: ", err->field);
-	fprintf(stderr, "%s\n", err->msg);
+	char text[MF_ERR_TEXT_MAX];
+
+	fprintf(stderr, "moefs: %s\n", mf_err_text(err, text));
 	if (err->detail[0])
 		fprintf(stderr, "%s\n", err->detail);
 	return mf_status_exit_code(err->status);
@@ -156,12 +149,24 @@ mf_status mf_args_u64(
 
 /* ---- help and completion ----------------------------------------------------------------------------------------- */
 
+/* The words an option may take, where its name for the value does not list them. */
+static void print_choices(const mf_opt *o)
+{
+	if (!o->words || o->words[0] == '@' || strchr(o->value, '|') || strcmp(o->words, o->value) == 0)
+		return;
+	printf(": ");
+	for (const char *w = o->words; *w; w++)
+		*w == ' ' ? fputs(", ", stdout) : putchar(*w);
+}
+
 static void print_option(const mf_opt *o)
 {
 	char head[64];
 
 	snprintf(head, sizeof head, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
-	printf("  %-26s %s\n", head, o->help);
+	printf("  %-26s %s", head, o->help);
+	print_choices(o);
+	putchar('\n');
 }
 
 static void print_wrapped(const char *text)
@@ -227,6 +232,9 @@ static void print_words(const char *words)
 	if (strcmp(words, "@toolchains") == 0) {
 		for (const mf_choice *c = mf_toolchain_choices; c->name; c++)
 			printf("%s%s", c == mf_toolchain_choices ? "" : " ", c->name);
+	} else if (strcmp(words, "@themes") == 0) {
+		for (n = mf_theme_names; *n; n++)
+			printf("%s%s", n == mf_theme_names ? "" : " ", *n);
 	} else if (words[0] == '@') {
 		n = mf_builtin_names(words + 1);
 		for (size_t i = 0; n && n[i]; i++)
@@ -253,7 +261,9 @@ static void print_bash(void)
 		printf("\t--%s) COMPREPLY=($(compgen -W '", mf_opts[i].name);
 		print_words(mf_opts[i].words);
 		printf("'%s -- \"$cur\")); return;;\n",
-			strstr(mf_opts[i].value, "PATH") || strcmp(mf_opts[i].value, "FILE") == 0 ? " -f" : "");
+			strcmp(mf_opts[i].value, "DIR") == 0 || strcmp(mf_opts[i].value, "FOLDER") == 0 ? " -d"
+			: strstr(mf_opts[i].value, "PATH") || strstr(mf_opts[i].value, "FILE")          ? " -f"
+													: "");
 	}
 	printf("\tesac\n\tif [ \"$COMP_CWORD\" -eq 1 ] && [[ $cur != -* ]]; then\n\t\tCOMPREPLY=($(compgen -W '");
 	for (c = mf_commands; c->name; c++)
@@ -268,6 +278,11 @@ static void print_bash(void)
 			print_words("@models");
 		if (strcmp(c->name, "cluster") == 0)
 			print_words("@clusters");
+		if (strcmp(c->name, "completion") == 0)
+			printf("bash man1 man5 man7");
+		if (strcmp(c->name, "help") == 0)
+			for (const mf_command_info *h = mf_commands; h->name; h++)
+				printf("%s ", h->name);
 		printf("' -f -- \"$cur\"));;\n");
 	}
 	printf("\tesac\n}\ncomplete -F _moefs moefs\n");
@@ -346,6 +361,7 @@ static void print_man(void)
 		}
 		printf("\n");
 		print_roff(mf_opts[i].help);
+		print_choices(&mf_opts[i]);
 		printf(".\n");
 	}
 	print_man_keys();

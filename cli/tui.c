@@ -35,11 +35,12 @@ int mf_cmd_tui(const mf_args *a)
 	mf_err err;
 	mf_status st;
 
+	if ((st = mf_args_choice(a, OPT_COLOR, mf_color_mode_choices, MF_COLOR_AUTO, &color, &err)) < 0 ||
+		(st = read_size(a->value[OPT_SIZE], &o.width, &o.height, &err)) < 0)
+		return mf_report(&err);
 	if (!a->value[OPT_SCRIPT] && !isatty(STDOUT_FILENO))
 		return mf_cmd_search(a);
-	if ((st = mf_args_choice(a, OPT_COLOR, mf_color_mode_choices, MF_COLOR_AUTO, &color, &err)) < 0 ||
-		(st = read_size(a->value[OPT_SIZE], &o.width, &o.height, &err)) < 0 ||
-		(st = mf_session_open(&s, a, &err)) < 0)
+	if ((st = mf_session_open(&s, a, &err)) < 0)
 		return mf_report(&err);
 	o.inputs = &s.in;
 	o.overlay = a->value[OPT_OVERLAY];
@@ -51,6 +52,8 @@ int mf_cmd_tui(const mf_args *a)
 	o.color = (mf_color_mode)color;
 	o.theme = a->value[OPT_THEME];
 	o.script = a->value[OPT_SCRIPT];
+	o.real_python = a->value[OPT_REAL_PYTHON];
+	o.real_path = a->value[OPT_REAL_PATH];
 	if (a->value[OPT_JOBS]) {
 		st = mf_job_file_open(&jobs, a->value[OPT_JOBS], &s.in, &err);
 		source = jobs ? mf_job_file_source(jobs) : source;

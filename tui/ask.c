@@ -26,6 +26,7 @@ struct mf_asker {
 	question q;
 	bool answered;
 	mf_ask_answer answer;
+	const mf_tui_opts *opts;
 	/* the thread's own */
 	mf_settings open_for;
 	mf_real *real;
@@ -46,8 +47,8 @@ static void find_out(mf_asker *k, question *q, mf_ask_answer *out)
 	}
 	if (!k->real) {
 		memcpy(&k->open_for, &q->assumed, sizeof(k->open_for));
-		mf_real_opts o = {
-			k->open_for.stack.toolchain, NULL, NULL, &k->open_for.cluster, &k->open_for.model, &k->stop};
+		mf_real_opts o = {k->open_for.stack.toolchain, k->opts->real_python, k->opts->real_path,
+			&k->open_for.cluster, &k->open_for.model, &k->stop};
 		out->status = mf_real_open(&k->real, &o, &out->err);
 		if (out->status < 0)
 			return;
@@ -97,12 +98,13 @@ static void release(mf_asker *k)
 	free(k);
 }
 
-mf_asker *mf_asker_new(void)
+mf_asker *mf_asker_new(const mf_tui_opts *opts)
 {
 	mf_asker *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		return NULL;
+	k->opts = opts;
 	if (!mf_wake_open(k->pipe)) {
 		free(k);
 		return NULL;
@@ -149,7 +151,7 @@ void mf_asker_ask(mf_asker *k, mf_app *a)
 		return;
 	}
 	if (mf_argv_init(&k->q.argv, true, &err) < 0) {
-		mf_app_say(a, true, "%s", err.msg);
+		mf_app_say_error(a, "", &err);
 		return;
 	}
 	mf_emit(a->eval.emitter, &row->plan,

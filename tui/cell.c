@@ -1,6 +1,7 @@
 /* cell.c: cells, widths and clipping. Widths are wcwidth's, asked in one place, so layout and drawing cannot differ. */
 #include "tui_cell.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
@@ -192,6 +193,20 @@ void mf_cells_dispose(mf_cells *s)
 }
 
 /* Puts one character; a wide one that is overwritten in part leaves a blank in its other half. */
+size_t mf_text_line(const char *text, int max, bool ascii)
+{
+	size_t len = strcspn(text, "\n"), n = mf_text_fit(text, len, max, ascii, NULL), cut = n;
+
+	if (n == len)
+		return n;
+	while (cut > 0 && text[cut] != ' ')
+		cut--;
+	if (cut == 0)
+		for (cut = n; cut > 0 && !strchr("/,", text[cut - 1]);)
+			cut--;
+	return cut > 0 ? cut : n > 0 ? n : 1;
+}
+
 static void put(mf_cells *s, int x, int y, uint32_t ch, int width, mf_role role)
 {
 	if (x < 0 || y < 0 || y >= s->h || x + width > s->w)
@@ -270,6 +285,17 @@ int mf_cells_right(mf_cells *s, int x, int y, int max, mf_role role, const char 
 	int width = mf_text_width(text, s->ascii);
 	int pad = width < max ? max - width : 0;
 	return pad + mf_cells_text(s, x + pad, y, max - pad, role, text);
+}
+
+void mf_cells_gauge(mf_cells *s, int x, int y, int width, double share, mf_role full, mf_role empty)
+{
+	if (isnan(share))
+		return;
+	int n = (int)lround((share > 1 ? 1 : share) * width);
+	for (int i = 0; i < width; i++) {
+		mf_glyph g = share > 1 && i == width - 1 ? MF_G_OVER : i < n ? MF_G_BAR1 : MF_G_EMPTY;
+		mf_cells_text(s, x + i, y, 1, i < n ? full : empty, mf_glyph_text(g, s->ascii));
+	}
 }
 
 void mf_cells_dump(const mf_cells *s, mf_buf *out)

@@ -219,7 +219,7 @@ static void put_right(struct pen *p, int x, int width, mf_role role, const char 
 		mf_cells_right(p->s, p->r.x + x, y, x + width > p->r.w ? p->r.w - x : width, role, text);
 }
 
-/* Text broken at blanks (or anywhere, where a word is wider than the pane), from column x on. */
+/* Text broken into lines of the pane, from column x on. */
 static void put_wrapped(struct pen *p, int x, mf_role role, const char *text)
 {
 	int room = p->r.w - x;
@@ -228,17 +228,7 @@ static void put_wrapped(struct pen *p, int x, mf_role role, const char *text)
 	if (room < 1)
 		return;
 	do {
-		size_t line_len = strcspn(text, "\n");
-		size_t n = mf_text_fit(text, line_len, room, p->s->ascii, NULL);
-		if (n < line_len) {
-			size_t cut = n;
-			while (cut > 0 && text[cut] != ' ')
-				cut--;
-			if (cut > 0)
-				n = cut;
-			if (n == 0)
-				n = 1;
-		}
+		size_t n = mf_text_line(text, room, p->s->ascii);
 		if (n >= sizeof(piece))
 			n = sizeof(piece) - 1;
 		memcpy(piece, text, n);
@@ -260,22 +250,12 @@ static void field(struct pen *p, const char *name, mf_role role, const char *val
 }
 
 /* A bar of `width` columns with `share` of it filled; what is over 1 ends in a mark. */
-static void bar(struct pen *p, int x, int width, double share, mf_glyph glyph, mf_role role)
+static void bar(struct pen *p, int x, int most, double share, mf_role role)
 {
-	int y = pen_y(p);
-	if (y < 0 || isnan(share))
-		return;
-	bool over = share > 1;
-	int full = (int)lround((over ? 1 : share) * width);
-	for (int i = 0; i < width && x + i < p->r.w; i++) {
-		bool on = i < full;
-		mf_glyph g = over && i == width - 1 ? MF_G_OVER : on ? glyph : MF_G_EMPTY;
-		mf_cells_text(p->s, p->r.x + x + i, y, 1,
-			over ? MF_ROLE_BAR_OVER
-			: on ? role
-			     : MF_ROLE_DIM,
-			mf_glyph_text(g, p->s->ascii));
-	}
+	int y = pen_y(p), width = p->r.w - x < most ? p->r.w - x : most;
+
+	if (y >= 0)
+		mf_cells_gauge(p->s, p->r.x + x, y, width, share, share > 1 ? MF_ROLE_BAR_OVER : role, MF_ROLE_DIM);
 }
 
 /* ---- tabs ---- */
@@ -303,11 +283,8 @@ static void overview(struct pen *p)
 			field(p, "nearest", MF_ROLE_BUILDABLE, plan);
 		}
 	} else if (a->now.constraint) {
-		put(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
-			row->probe
-				? "buildable, but closer to the budget than the ledger's own error: launch it to know"
-				: "buildable");
-		p->line++;
+		put_wrapped(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
+			row->probe ? mf_probe_words : "buildable");
 	}
 	if (d->status < 0) {
 		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
@@ -337,8 +314,7 @@ static void overview(struct pen *p)
 	put(p, 0, MF_ROLE_DIM, "memory");
 	put(p, 14, MF_ROLE_TEXT, text);
 	int used = 14 + mf_text_width(text, p->s->ascii) + 2;
-	bar(p, used, p->r.w - used < 30 ? p->r.w - used : 30, m->total_bytes / m->budget_bytes, MF_G_BAR1,
-		MF_ROLE_BAR1);
+	bar(p, used, 30, m->total_bytes / m->budget_bytes, MF_ROLE_BAR1);
 	p->line++;
 	snprintf(text, sizeof(text), "dp %u", mf_plan_dp(&d->plan, a->world));
 	size_t used_bytes = strlen(text);
@@ -443,8 +419,14 @@ static void memory(struct pen *p)
 		put_right(p, 0, 8, MF_ROLE_TEXT, text);
 		put(p, 9, MF_ROLE_TEXT, line[i]->name);
 		int after = 36;
+		const char *rule = line[i]->rule ? line[i]->rule : "";
+		if (p->r.w > after + 8 && p->a->focus == MF_FOCUS_DETAIL) {
+			/* With the keys here there is time to read all of it. */
+			put_wrapped(p, after, MF_ROLE_DIM, rule);
+			continue;
+		}
 		if (p->r.w > after + 8)
-			put(p, after, MF_ROLE_DIM, line[i]->rule ? line[i]->rule : "");
+			put(p, after, MF_ROLE_DIM, rule);
 		p->line++;
 	}
 	if (e->n_stages > 1) {
@@ -454,8 +436,7 @@ static void memory(struct pen *p)
 		for (size_t i = 0; i < e->n_stages; i++) {
 			snprintf(text, sizeof(text), "%3zu %8.2f GB", i, e->stage_bytes[i] / MF_GB);
 			put(p, 0, MF_ROLE_TEXT, text);
-			bar(p, 16, p->r.w - 16 < 40 ? p->r.w - 16 : 40, e->stage_bytes[i] / budget, MF_G_BAR1,
-				MF_ROLE_BAR1);
+			bar(p, 16, 40, e->stage_bytes[i] / budget, MF_ROLE_BAR1);
 			p->line++;
 		}
 	}
@@ -480,17 +461,14 @@ static void time_tab(struct pen *p)
 		snprintf(text, sizeof(text), "TTFT %.2f ms, TPOT %.3f ms", e->time.ttft_ms, e->time.tpot_ms);
 	put(p, 0, MF_ROLE_TEXT, text);
 	p->line++;
-	int name_width = p->r.w >= 70 ? 30 : 24, bar_width = p->r.w - name_width - 10;
-	bar_width = bar_width > 30 ? 30 : bar_width;
+	int name_width = p->r.w >= 70 ? 30 : 24;
 	for (size_t i = 0; i < e->n_terms; i++) {
 		const mf_term *t = &e->terms[i];
 		snprintf(text, sizeof(text), "%s%.3f", t->extrapolated ? "~" : "", t->ms);
 		put_right(p, 0, 9, MF_ROLE_TEXT, text);
 		put(p, 10, MF_ROLE_TEXT, t->name);
-		if (bar_width > 4 && most > 0)
-			bar(p, 10 + name_width,
-				bar_width < p->r.w - 10 - name_width ? bar_width : p->r.w - 10 - name_width,
-				t->ms > 0 ? t->ms / most : 0, MF_G_BAR1, MF_ROLE_BAR2);
+		if (p->r.w - 10 - name_width > 4 && most > 0)
+			bar(p, 10 + name_width, 30, t->ms > 0 ? t->ms / most : 0, MF_ROLE_BAR2);
 		p->line++;
 		if (p->a->focus == MF_FOCUS_DETAIL) {
 			/* With the keys here there is time to read how each number came about. */
@@ -521,14 +499,11 @@ struct span {
 /* Paints a bar over a row of signs, each the column's last; a bar shorter than a column still shows. */
 static void paint(char *row, uint8_t *roles, const struct span *t, const mf_bar *b, char mark, mf_role role)
 {
-	double scale = t->width / (t->to_ms - t->from_ms);
-	int from = (int)floor((b->start_ms - t->from_ms) * scale), to = (int)ceil((b->end_ms - t->from_ms) * scale);
+	int from, to;
 
-	if (b->end_ms <= t->from_ms || b->start_ms >= t->to_ms)
+	if (!mf_bar_columns(b, t->from_ms, t->to_ms, t->width, &from, &to))
 		return;
-	from = from < 0 ? 0 : from;
-	to = to > t->width ? t->width : to <= from ? from + 1 : to;
-	for (int i = from; i < to && i < t->width; i++) {
+	for (int i = from; i < to; i++) {
 		row[i] = mark;
 		roles[i] = (uint8_t)role;
 	}
@@ -663,7 +638,11 @@ static void real_answer(struct pen *p)
 	const mf_real_verdict *v = &w->verdict;
 	char text[256];
 
-	if (!w->witness[0] || w->status < 0 || !v->ran || memcmp(&w->plan, &p->a->detail.plan, sizeof(w->plan)) != 0)
+	if (memcmp(&w->plan, &p->a->detail.plan, sizeof(w->plan)) != 0)
+		return;
+	if (w->status < 0)
+		field(p, "really", MF_ROLE_ERROR, w->err.msg);
+	if (!w->witness[0] || w->status < 0 || !v->ran)
 		return;
 	snprintf(text, sizeof(text), "%s %s it%s%s%s; the verdicts %s", w->witness, v->accepted ? "accepts" : "refuses",
 		v->stage[0] ? " (" : "", v->stage, v->stage[0] ? ")" : "",

@@ -20,7 +20,7 @@ static void export_plan(mf_app *a)
 	snprintf(path, sizeof(path), "%s", a->wanted);
 	if (mf_command_format_of_path(path, &f, &err) < 0) {
 		mf_prompt_open(a, MF_ACT_EXPORT, path);
-		mf_app_say(a, true, "%s", err.msg);
+		mf_app_say_error(a, "", &err);
 		return;
 	}
 	if (!a->export_replace && access(path, F_OK) == 0) {
@@ -31,14 +31,14 @@ static void export_plan(mf_app *a)
 	}
 	a->export_replace = false;
 	if ((st = mf_detail_command(a, &row->plan, false, &argv, &err)) < 0) {
-		mf_app_say(a, true, "not written: %s", err.msg);
+		mf_app_say_error(a, "not written: ", &err);
 		return;
 	}
 	st = mf_command_save(path, &argv, &a->in, &row->plan, f, &err);
 	if (st == MF_OK)
 		mf_app_say(a, false, "wrote %s and %s.provenance.json", path, path);
 	else
-		mf_app_say(a, true, "not written: %s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+		mf_app_say_error(a, "not written: ", &err);
 	mf_argv_dispose(&argv);
 }
 
@@ -56,7 +56,7 @@ void mf_copy_text(mf_app *a, mf_buf *out)
 		return;
 	}
 	if (mf_detail_command(a, &row->plan, false, &argv, &err) < 0) {
-		mf_app_say(a, true, "not copied: %s", err.msg);
+		mf_app_say_error(a, "not copied: ", &err);
 		return;
 	}
 	for (size_t i = 0; i < argv.n_env; i++) {
@@ -105,8 +105,7 @@ static bool exchange(mf_app *a, const mf_tui_opts *opts, bool model)
 		}
 	}
 	if (st < 0)
-		mf_app_say(a, true, "%s%s%s%s%s", err.file, err.file[0] ? ": " : "", err.field,
-			err.field[0] ? ": " : "", err.msg);
+		mf_app_say_error(a, "", &err);
 	return st == MF_OK;
 }
 
@@ -131,7 +130,7 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 	if (fx & MF_FX_THEME) {
 		mf_theme look;
 		if (mf_theme_load(&look, a->wanted, &err) < 0) {
-			mf_app_say(a, true, "%s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+			mf_app_say_error(a, "", &err);
 			fx &= ~(unsigned)MF_FX_THEME;
 		} else {
 			a->look = look;
@@ -141,7 +140,7 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 	}
 	if (fx & MF_FX_SAVE_FILTER) {
 		if (mf_store_save_filter(a, a->wanted, &err) < 0)
-			mf_app_say(a, true, "not kept: %s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+			mf_app_say_error(a, "not kept: ", &err);
 		else
 			mf_app_say(a, false, "kept: /@%s brings it back", a->wanted);
 		fx &= ~(unsigned)MF_FX_SAVE_FILTER;
@@ -149,7 +148,7 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 	if (fx & MF_FX_OVERLAY) {
 		fx &= ~(unsigned)MF_FX_OVERLAY;
 		if (mf_app_set_overlay(a, a->wanted, &err) < 0)
-			mf_app_say(a, true, "%s%s%s", err.file, err.file[0] ? ": " : "", err.msg);
+			mf_app_say_error(a, "", &err);
 		else
 			fx |= MF_FX_SEARCH;
 	}
@@ -170,7 +169,7 @@ unsigned mf_effects_run(mf_app *a, mf_worker *w, const mf_tui_opts *opts, unsign
 	if (fx & MF_FX_SEARCH) {
 		if (mf_app_set_overlay(a, a->now.overlay, &err) < 0) {
 			mf_err ignored;
-			mf_app_say(a, true, "%s", err.msg);
+			mf_app_say_error(a, "", &err);
 			memcpy(&a->now, &a->settled, sizeof(a->now));
 			mf_app_set_overlay(a, a->now.overlay, &ignored);
 		} else {

@@ -117,8 +117,18 @@ void mf_keymap_default(mf_keymap *m)
 	}
 }
 
-static mf_status bind_node(
-	mf_keymap *m, const mf_doc *doc, const mf_node *n, const char *field, mf_action action, mf_err *err)
+/* What a document has given away so far. */
+struct given {
+	struct {
+		mf_key key;
+		const char *action;
+		int line;
+	} key[MF_MAX_BINDINGS];
+	int n;
+};
+
+static mf_status bind_node(mf_keymap *m, struct given *g, const mf_doc *doc, const mf_node *n, const char *field,
+	mf_action action, mf_err *err)
 {
 	mf_key key = n->kind == MF_LIST || n->kind == MF_MAP ? MF_KEY_NONE : mf_key_parse(n->text, strlen(n->text));
 
@@ -126,6 +136,16 @@ static mf_status bind_node(
 		return mf_fail_at(err, MF_EINPUT, doc->name, n->line, field,
 			"no key is named '%.40s'; expected a character, C-x, or a name such as PgDn, F1, Space",
 			n->text);
+	for (int i = 0; i < g->n; i++)
+		if (g->key[i].key == key)
+			return mf_fail_at(err, MF_EINPUT, doc->name, n->line, field,
+				"%.40s is given to %s already, on line %d; an action without keys is written as %s: []",
+				n->text, g->key[i].action, g->key[i].line, field);
+	if (g->n < MF_MAX_BINDINGS) {
+		g->key[g->n].key = key;
+		g->key[g->n].action = field;
+		g->key[g->n++].line = n->line;
+	}
 	bind(m, key, action);
 	return MF_OK;
 }
@@ -133,6 +153,7 @@ static mf_status bind_node(
 mf_status mf_keymap_apply(mf_keymap *m, const mf_doc *doc, mf_err *err)
 {
 	mf_status st = MF_OK;
+	struct given g = {.n = 0};
 
 	if (doc->root->kind != MF_MAP)
 		return mf_fail_at(
@@ -154,10 +175,10 @@ mf_status mf_keymap_apply(mf_keymap *m, const mf_doc *doc, mf_err *err)
 		}
 		unbind(m, action);
 		if (n->kind != MF_LIST)
-			st = n->kind == MF_NULL ? MF_OK : bind_node(m, doc, n, n->key, action, err);
+			st = n->kind == MF_NULL ? MF_OK : bind_node(m, &g, doc, n, n->key, action, err);
 		else
 			for (const mf_node *c = n->first; c && st == MF_OK; c = c->next)
-				st = bind_node(m, doc, c, n->key, action, err);
+				st = bind_node(m, &g, doc, c, n->key, action, err);
 	}
 	bind(m, 3, MF_ACT_QUIT);
 	return st;
@@ -182,6 +203,14 @@ void mf_keymap_keys(const mf_keymap *m, mf_action action, char *out, size_t size
 		mf_key_name(m->binding[i].key, name);
 		n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " " : "", name);
 	}
+}
+
+void mf_keymap_first(const mf_keymap *m, mf_action action, char out[16])
+{
+	out[0] = 0;
+	for (int i = 0; i < m->n && !out[0]; i++)
+		if (m->binding[i].action == action)
+			mf_key_name(m->binding[i].key, out);
 }
 
 mf_action mf_action_of_name(const char *name, size_t len)
@@ -296,6 +325,8 @@ static int csi(mf_key_decoder *d, mf_key_event *out)
 		/* Presses only: a release, and motion, are not acts. */
 		return take(d, i + 1, out, final == 'M' && !(params[0] & 32) ? MF_KEY_MOUSE : MF_KEY_NONE) ? 1 : -1;
 	}
+	if (final == 'n' && d->bytes[2] != '?')
+		return take(d, i + 1, out, MF_KEY_REPLY) ? 1 : -1;
 	mf_key k = final == '~' ? number_key(params[0]) : final == 'M' ? MF_KEY_NONE : letter_key(final);
 	return take(d, i + 1, out, k) ? 1 : -1;
 }

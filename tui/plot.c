@@ -102,14 +102,14 @@ static bool draw_dots(mf_app *a, int w, int h)
 	return true;
 }
 
-static void put_dots(mf_cells *s, int x, int y, mf_role role, uint8_t dots)
+static void put_dots(mf_cells *s, int x, int y, bool buildable, uint8_t dots)
 {
+	mf_role role = buildable ? MF_ROLE_TEXT : MF_ROLE_REJECTED;
 	char text[5];
 
 	if (s->ascii) {
-		/* As many dots as a cell has, so dark is its sign. */
-		int n = __builtin_popcount(dots);
-		mf_cells_text(s, x, y, 1, role, n > 4 ? ":" : ".");
+		/* The sign says it too: a terminal of this kind may have one colour. */
+		mf_cells_text(s, x, y, 1, role, buildable ? ":" : ".");
 		return;
 	}
 	text[mf_utf8_encode(0x2800u + dots, text)] = 0;
@@ -163,9 +163,12 @@ void mf_plot_draw(mf_app *a, mf_cells *s, mf_rect heading, mf_rect r)
 	char text[160];
 
 	mf_cells_fill(s, heading, MF_ROLE_TITLE, ' ');
-	snprintf(text, sizeof(text), " tok/s/GPU over %s; front of %zu: j/k go along it, F ends it",
-		a->phase == MF_TRAIN ? "memory GB" : "TPOT ms", a->n_front);
-	mf_cells_text(s, heading.x, heading.y, heading.w, MF_ROLE_TITLE, text);
+	snprintf(text, sizeof(text), " tok/s/GPU over %s", a->phase == MF_TRAIN ? "memory GB" : "TPOT ms");
+	int end = mf_cells_text(s, heading.x, heading.y, heading.w, MF_ROLE_TITLE, text);
+	snprintf(text, sizeof(text), "   %s front of %zu  %s selected%s", mf_glyph_text(MF_G_POINT, s->ascii),
+		a->n_front, mf_glyph_text(MF_G_HERE, s->ascii), s->ascii ? "  : buildable  . refused" : "");
+	if (end < heading.w)
+		mf_cells_text(s, heading.x + end, heading.y, heading.w - end, MF_ROLE_DIM, text);
 	if (w < 8 || h < 2 || a->n_rows == 0 || !draw_dots(a, w, h)) {
 		mf_cells_text(s, r.x + 1, r.y, r.w - 1, MF_ROLE_DIM,
 			a->n_rows == 0 ? (a->searching ? "searching" : "no plans")
@@ -177,8 +180,7 @@ void mf_plot_draw(mf_app *a, mf_cells *s, mf_rect heading, mf_rect r)
 		for (x = 0; x < w; x++) {
 			uint8_t bad = a->plot.refused[y * w + x], good = a->plot.buildable[y * w + x];
 			if (bad | good)
-				put_dots(s, r.x + MARGIN + x, r.y + y, good ? MF_ROLE_TEXT : MF_ROLE_REJECTED,
-					bad | good);
+				put_dots(s, r.x + MARGIN + x, r.y + y, good, bad | good);
 		}
 	for (size_t i = 0; i < a->n_front; i++)
 		if (cell_of(a, r, &a->rows[a->front[i]], &x, &y))

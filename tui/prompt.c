@@ -118,14 +118,15 @@ static void complete(mf_app *a, const char *const *names, size_t word_at)
 {
 	mf_prompt *p = &a->prompt;
 	const char *word = p->text + word_at;
-	size_t len = p->len - word_at, common = 0;
-	const char *first = NULL;
+	size_t len = p->tries > 0 ? p->stem : p->len - word_at, common = 0;
+	const char *first = NULL, *fits[128];
 	int n = 0;
-	char list[512] = "";
+	char list[1024] = "";
 
-	for (; *names; names++) {
+	for (; *names && n < (int)MF_COUNT(fits); names++) {
 		if (strncmp(*names, word, len) != 0)
 			continue;
+		fits[n] = *names;
 		if (!first) {
 			first = *names;
 			common = strlen(first);
@@ -134,11 +135,23 @@ static void complete(mf_app *a, const char *const *names, size_t word_at)
 			if ((*names)[i] != first[i])
 				common = i;
 		n++;
-		size_t used = strlen(list);
-		snprintf(list + used, sizeof(list) - used, "%s%s", used ? "  " : "", *names);
 	}
 	if (n == 0)
 		return;
+	/* The first Tab writes what all of them begin with; where that adds nothing, the next ones go through them. */
+	int at = p->tries > 0 && n > 1 ? (p->tries - 1) % n : 0;
+	if (p->tries > 0 || common == len || n == 1) {
+		p->stem = len;
+		if (p->tries > 0 && n > 1) {
+			first = fits[at];
+			common = strlen(first);
+		}
+		p->tries++;
+	}
+	for (int i = 0; i < n; i++) {
+		size_t used = strlen(list);
+		snprintf(list + used, sizeof(list) - used, "%s%s", used ? "  " : "", fits[(at + i) % n]);
+	}
 	if (word_at + common + 2 < sizeof(p->text)) {
 		memcpy(p->text + word_at, first, common);
 		p->len = word_at + common;
@@ -154,17 +167,16 @@ static void complete(mf_app *a, const char *const *names, size_t word_at)
 /* Names that may follow an action, NULL-terminated; false when it takes any text. */
 static bool names_for(const mf_app *a, mf_action action, const char **out, size_t cap)
 {
-	static const char *const toggles[] = {"on", "off", NULL};
 	const mf_knob *knob = mf_knob_of(a, action);
 	const char *const *names = action == MF_ACT_MODEL     ? mf_builtin_names("models")
 				   : action == MF_ACT_CLUSTER ? mf_builtin_names("clusters")
 				   : action == MF_ACT_THEME   ? mf_theme_names
-				   : action == MF_ACT_MOUSE   ? toggles
 							      : NULL;
 	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
 				 : action == MF_ACT_SHOW   ? mf_show_choices
 				 : action == MF_ACT_DETAIL ? mf_tab_choices
 				 : action == MF_ACT_SIDE   ? mf_side_tab_choices
+				 : action == MF_ACT_MOUSE  ? mf_on_off_choices
 							   : NULL;
 	size_t n = 0;
 
@@ -223,12 +235,12 @@ static unsigned enter(mf_app *a)
 	mf_prompt line = a->prompt;
 	mf_history *h = history_of(a, line.action);
 
-	if (line.action == MF_ACT_FILTER) {
+	if (line.action == MF_ACT_FILTER || line.action == MF_ACT_FIND) {
 		/* Typing has applied it already, unless it cannot be read. */
 		mf_filter *f = NULL;
 		mf_err err;
 		int column;
-		const char *named = mf_filter_named(a, line.text);
+		const char *named = line.action == MF_ACT_FILTER ? mf_filter_named(a, line.text) : line.text;
 		if (!named)
 			return MF_FX_REDRAW;
 		if (named != line.text)
@@ -258,8 +270,15 @@ static unsigned enter(mf_app *a)
 			return MF_FX_REDRAW;
 		}
 		return mf_app_act(a, line.action, line.text);
-	default: return line.text[0] ? mf_app_act(a, line.action, line.text) : MF_FX_REDRAW;
+	default: break;
 	}
+	if (!line.text[0])
+		return MF_FX_REDRAW;
+	unsigned fx = mf_app_act(a, line.action, line.text);
+	/* A value that was refused stays in the line, to be mended. */
+	if (a->message[0] && a->message_is_error && a->prompt.action == MF_ACT_NONE)
+		a->prompt = line;
+	return fx;
 }
 
 unsigned mf_prompt_key(mf_app *a, const mf_key_event *k)
@@ -267,6 +286,8 @@ unsigned mf_prompt_key(mf_app *a, const mf_key_event *k)
 	mf_prompt *p = &a->prompt;
 	size_t at;
 
+	if (k->key != MF_KEY_TAB)
+		p->tries = 0;
 	switch (k->key) {
 	case MF_KEY_ENTER: return enter(a);
 	case MF_KEY_ESC:

@@ -29,7 +29,7 @@ static void carry_out(struct script *s, unsigned fx)
 		fx = mf_effects_run(s->a, s->worker, s->opts, fx);
 		if (fx & MF_FX_QUIT)
 			s->quit = true;
-		if ((fx & MF_FX_ASK) && (s->asker || (s->asker = mf_asker_new())))
+		if ((fx & MF_FX_ASK) && (s->asker || (s->asker = mf_asker_new(s->opts))))
 			mf_asker_ask(s->asker, s->a);
 		while (mf_asker_busy(s->asker)) {
 			struct pollfd answer = {mf_asker_fd(s->asker), POLLIN, 0};
@@ -58,10 +58,11 @@ static void take_outside(struct script *s)
 		;
 	if (!s->a->side.open || s->a->side.tab != MF_SIDE_NODE || (!s->node && !(s->node = mf_node_watch_new())))
 		return;
-	mf_node_watch_ask(s->node);
+	mf_node_watch_show(s->node, true);
 	struct pollfd fd = {mf_node_watch_fd(s->node), POLLIN, 0};
 	poll(&fd, 1, -1);
 	mf_node_watch_take(s->node, &s->a->side.node);
+	mf_node_watch_show(s->node, false);
 }
 
 static mf_status dump(struct script *s, mf_err *err)

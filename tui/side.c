@@ -106,15 +106,6 @@ static int draw_log(const mf_app *a, mf_cells *s, mf_rect r)
 	return log->n;
 }
 
-static void bar(mf_cells *s, int x, int y, int w, double share, mf_role role)
-{
-	int full = isnan(share) ? 0 : (int)lround((share > 1 ? 1 : share) * w);
-
-	for (int i = 0; i < w; i++)
-		mf_cells_text(s, x + i, y, 1, i < full ? role : MF_ROLE_DIM,
-			mf_glyph_text(i < full ? MF_G_BAR1 : MF_G_EMPTY, s->ascii));
-}
-
 static int draw_gpu(const mf_gpu_state *g, size_t index, mf_cells *s, mf_rect r, int line, int scroll)
 {
 	char text[128], used[16], total[16], load[16], watts[16];
@@ -127,7 +118,8 @@ static int draw_gpu(const mf_gpu_state *g, size_t index, mf_cells *s, mf_rect r,
 		mf_format_number(watts, sizeof(watts), g->power_w, 0);
 		snprintf(text, sizeof(text), "%zu %5s/%s GB ", index, used, total);
 		int x = mf_cells_text(s, r.x, r.y + y, r.w, MF_ROLE_TEXT, text), w = r.w / 4;
-		bar(s, r.x + x, r.y + y, w, g->memory_used_bytes / g->memory_total_bytes, MF_ROLE_BAR1);
+		mf_cells_gauge(s, r.x + x, r.y + y, w, g->memory_used_bytes / g->memory_total_bytes, MF_ROLE_BAR1,
+			MF_ROLE_DIM);
 		x += w + 1;
 		snprintf(text, sizeof(text), "load %3s%% ", load);
 		x += mf_cells_text(s, r.x + x, r.y + y, r.w - x, MF_ROLE_TEXT, text);

@@ -339,15 +339,9 @@ static void draw_row(mf_app *a, mf_cells *s, mf_rect r, int y, size_t position, 
 			continue;
 		int w = at[i].x + at[i].w > r.w ? r.w - at[i].x : at[i].w;
 		if (i == COL_BAR) {
-			double share = row->memory_gb * MF_GB / a->budget_bytes;
-			if (isnan(share))
-				continue;
-			int full = (int)lround((share > 1 ? 1 : share) * w);
-			for (int k = 0; k < w; k++) {
-				mf_glyph g = share > 1 && k == w - 1 ? MF_G_OVER : k < full ? MF_G_BAR1 : MF_G_EMPTY;
-				mf_role role = cursor || refused ? base : k < full ? MF_ROLE_BAR1 : MF_ROLE_DIM;
-				mf_cells_text(s, r.x + at[i].x + k, y, 1, role, mf_glyph_text(g, s->ascii));
-			}
+			bool plain = cursor || refused;
+			mf_cells_gauge(s, r.x + at[i].x, y, w, row->memory_gb * MF_GB / a->budget_bytes,
+				plain ? base : MF_ROLE_BAR1, plain ? base : MF_ROLE_DIM);
 			continue;
 		}
 		cell_text(a, row, index, i, text, sizeof(text));

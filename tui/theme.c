@@ -137,8 +137,13 @@ mf_status mf_theme_load(mf_theme *out, const char *name, mf_err *err)
 			mf_buf_puts(&text, builtin);
 		} else {
 			const char *near = mf_nearest(name, mf_theme_names);
-			st = mf_fail(err, MF_EINPUT, "no theme '%.60s'%s%s", name, near ? "; nearest is " : "",
-				near ? near : "");
+			char list[200] = "";
+			for (int i = 0; mf_theme_names[i]; i++) {
+				size_t used = strlen(list);
+				snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", mf_theme_names[i]);
+			}
+			st = mf_fail(err, MF_EINPUT, "no theme '%.60s'%s%s; there are %s, and YAML files by their path",
+				name, near ? "; nearest is " : "", near ? near : "", list);
 			goto done;
 		}
 	}

@@ -47,6 +47,7 @@ typedef struct mf_job_source {
  * plan and throughput come together or not at all. A line that is none of this is shown in the log as it stands.
  */
 typedef struct mf_job_file mf_job_file;
+/** Opens a file or pipe without waiting for a writer; plans are read in the phase of `in`, which is borrowed. */
 mf_status mf_job_file_open(mf_job_file **out, const char *path, const mf_inputs *in, mf_err *err);
 void mf_job_file_close(mf_job_file *f);
 mf_job_source mf_job_file_source(mf_job_file *f);
@@ -68,11 +69,13 @@ typedef struct mf_tui_opts {
 	const mf_job_source *jobs; /* NULL: none */
 	const char *script;        /* file of keys and commands ("-": standard input); no terminal is touched */
 	int width, height;         /* screen of a script; 0: 80x24 */
+	const char *real_python;   /* interpreter and folder of the installed toolchain, as in mf_real_opts; NULL */
+	const char *real_path;
 } mf_tui_opts;
 #define MF_TUI_OPTS_INIT                                                                                               \
 	{                                                                                                              \
 		sizeof(mf_tui_opts), NULL, NULL, MF_SEARCH_OPTS_INIT, NULL, NULL, false, true, false, MF_COLOR_AUTO,   \
-			NULL, NULL, NULL, 0, 0                                                                         \
+			NULL, NULL, NULL, 0, 0, NULL, NULL                                                             \
 	}
 
 /**

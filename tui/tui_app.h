@@ -81,6 +81,8 @@ typedef struct mf_prompt {
 	char kept[MF_PROMPT_MAX]; /* the line while history is shown; the old filter for Esc */
 	char before[MF_PROMPT_MAX];
 	bool overwrite; /* export: the file exists and the next Enter replaces it */
+	int tries;      /* Tabs in a row: */
+	size_t stem;    /* they go through what begins with the first `stem` bytes of the word */
 } mf_prompt;
 
 typedef struct mf_history {
@@ -295,6 +297,8 @@ unsigned mf_app_command(mf_app *a, const char *line);
 unsigned mf_app_arranged(mf_app *a, const uint32_t *rank_of, const uint32_t *view, size_t n_view);
 /** Shows a message until the next key. */
 void mf_app_say(mf_app *a, bool is_error, const char *fmt, ...) MF_PRINTF(3, 4);
+/** Shows what went wrong, after `what` ("" or such as "not written: "). */
+void mf_app_say_error(mf_app *a, const char *what, const mf_err *err);
 /** Row under the cursor, NULL when there is none. */
 const mf_row *mf_app_selected(const mf_app *a);
 /** Name `e` offers for the selected plan. */
@@ -389,8 +393,9 @@ typedef struct mf_node_watch mf_node_watch;
 /** NULL when no thread can be had. */
 mf_node_watch *mf_node_watch_new(void);
 void mf_node_watch_free(mf_node_watch *n);
-void mf_node_watch_ask(mf_node_watch *n);
-/** Readable when an answer is there. */
+/** Its tab came into sight, or went: while it is there the driver is asked once a second. */
+void mf_node_watch_show(mf_node_watch *n, bool shown);
+/** Readable when there is an answer other than the last one. */
 int mf_node_watch_fd(const mf_node_watch *n);
 bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out);
 
@@ -399,7 +404,7 @@ bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out);
 /** Asks the installed toolchain about plans, one at a time, without keeping the screen waiting. */
 typedef struct mf_asker mf_asker;
 /** NULL when no thread can be had. */
-mf_asker *mf_asker_new(void);
+mf_asker *mf_asker_new(const mf_tui_opts *opts);
 /** Ends the witness and the thread. */
 void mf_asker_free(mf_asker *k);
 /** A question is out. */
@@ -441,6 +446,8 @@ bool mf_view_panel_line(const mf_app *a, int x, int y, int *line);
 /** Sort key of the column whose heading is at column x, -1 for none (mouse). */
 int mf_view_heading_key(const mf_app *a, int x);
 
+/** What is said of a plan within the ledger's error of the budget. */
+extern const char mf_probe_words[];
 /* Numbers as the screen shows them; NaN is "-". */
 void mf_format_number(char *out, size_t size, double v, int digits);
 void mf_format_count(char *out, size_t size, uint64_t n);

@@ -55,6 +55,11 @@ int mf_cells_right(mf_cells *s, int x, int y, int max, mf_role role, const char 
 int mf_text_width(const char *text, bool ascii);
 /** Bytes of `text` (at most `len`) that fit into `max` columns, cutting between characters; *width receives the columns. */
 size_t mf_text_fit(const char *text, size_t len, int max, bool ascii, int *width);
+/**
+ * Bytes of `text` that make a line of at most `max` columns: to its end or a newline, else broken at a blank, else after
+ * a '/' or a comma, else anywhere. At least 1 while there is text.
+ */
+size_t mf_text_line(const char *text, int max, bool ascii);
 /** Decodes one code point; returns the bytes taken (at least 1 when len > 0). A bad byte gives *cp = 0xFFFFFFFF. */
 size_t mf_utf8_decode(const char *s, size_t len, uint32_t *cp);
 /** Writes a code point as UTF-8, returns the bytes (1..4). */
@@ -90,5 +95,7 @@ typedef enum mf_glyph {
 } mf_glyph;
 /** Text of a glyph, one column wide. */
 const char *mf_glyph_text(mf_glyph g, bool ascii);
+/** A bar of `width` columns, `share` of it full; over 1 its last column says so. Nothing is drawn of NaN. */
+void mf_cells_gauge(mf_cells *s, int x, int y, int width, double share, mf_role full, mf_role empty);
 
 #endif

@@ -25,7 +25,8 @@ enum {
 	MF_KEY_BACKTAB,
 	MF_KEY_F1,
 	MF_KEY_F12 = MF_KEY_F1 + 11,
-	MF_KEY_MOUSE /* with mf_key_event.button, x, y */
+	MF_KEY_MOUSE, /* with mf_key_event.button, x, y */
+	MF_KEY_REPLY  /* no key: the terminal has got as far as a question of ours, see mf_tty_answered */
 };
 
 typedef struct mf_key_event {
@@ -149,13 +150,16 @@ typedef struct mf_keymap {
 void mf_keymap_default(mf_keymap *m);
 /**
  * Changes a map by a document "action: key" or "action: [key, key]": the action then has these keys and no others, and
- * whatever had one of them loses it. Ctrl-C leaves whatever the document says.
+ * whatever had one of them loses it. A key the document gives to two actions is an error. Ctrl-C leaves whatever the
+ * document says.
  */
 mf_status mf_keymap_apply(mf_keymap *m, const mf_doc *doc, mf_err *err);
 /** Action bound to a key, MF_ACT_NONE when none is. */
 mf_action mf_keymap_action(const mf_keymap *m, mf_key k);
 /** Keys of an action, separated by blanks; "" when it has none. */
 void mf_keymap_keys(const mf_keymap *m, mf_action action, char *out, size_t size);
+/** The first key of an action, "" when it has none; writes at most 16 bytes. */
+void mf_keymap_first(const mf_keymap *m, mf_action action, char out[16]);
 /** Action of a ':' name, MF_ACT_NONE when unknown; an unambiguous beginning is enough. */
 mf_action mf_action_of_name(const char *name, size_t len);
 

@@ -11,8 +11,6 @@ const mf_choice mf_show_choices[] = {
 	{MF_SHOW_REJECTED, "rejected", "plans that cannot"},
 	{0, NULL, NULL},
 };
-static const mf_choice on_off[] = {{0, "off", ""}, {1, "on", ""}, {0, NULL, NULL}};
-
 void mf_app_say(mf_app *a, bool is_error, const char *fmt, ...)
 {
 	va_list ap;
@@ -20,6 +18,12 @@ void mf_app_say(mf_app *a, bool is_error, const char *fmt, ...)
 	vsnprintf(a->message, sizeof(a->message), fmt, ap);
 	va_end(ap);
 	a->message_is_error = is_error;
+}
+
+void mf_app_say_error(mf_app *a, const char *what, const mf_err *err)
+{
+	char text[MF_ERR_TEXT_MAX];
+	mf_app_say(a, true, "%s%s", what, mf_err_text(err, text));
 }
 
 const mf_row *mf_app_selected(const mf_app *a)
@@ -65,8 +69,11 @@ static unsigned go_to_row(mf_app *a, uint32_t row)
 	for (size_t i = 0; i < a->n_view && row != MF_NO_ROW; i++)
 		if (a->view[i] == row)
 			return go(a, i);
-	if (row != MF_NO_ROW)
+	if (row != MF_NO_ROW && a->filter[0])
 		mf_app_say(a, false, "that plan is hidden by the filter; Esc clears it");
+	else if (row != MF_NO_ROW)
+		mf_app_say(a, false, "that plan is not among the %s ones; :show all brings it back",
+			mf_choice_name(mf_show_choices, (int)a->show));
 	return MF_FX_REDRAW;
 }
 
@@ -219,7 +226,7 @@ static int toggled(mf_app *a, const char *argument, bool now)
 {
 	if (!*argument)
 		return !now;
-	int v = mf_choice_value(on_off, argument);
+	int v = mf_choice_value(mf_on_off_choices, argument);
 	if (v < 0)
 		mf_app_say(a, true, "'%.60s' is neither on nor off", argument);
 	return v;
@@ -353,9 +360,14 @@ static unsigned side(mf_app *a, const char *argument)
 	return MF_FX_REDRAW;
 }
 
+static bool shows_timeline(const mf_app *a)
+{
+	return a->detail_open && a->tab == MF_TAB_TIMELINE && a->phase == MF_TRAIN;
+}
+
 static bool in_timeline(const mf_app *a)
 {
-	return a->detail_open && a->tab == MF_TAB_TIMELINE && a->focus == MF_FOCUS_DETAIL;
+	return shows_timeline(a) && a->focus == MF_FOCUS_DETAIL;
 }
 
 /* Moves the part of the step that is shown by a quarter of it. */
@@ -372,6 +384,13 @@ static unsigned zoom(mf_app *a, int by)
 {
 	double middle = a->zoom_from + 0.5 / (1 << a->zoom);
 
+	if (!shows_timeline(a)) {
+		mf_app_say(a, false,
+			a->phase == MF_TRAIN ? "the timeline alone has a time to zoom: %d opens it"
+					     : "serving has no timeline to zoom",
+			MF_TAB_TIMELINE + 1);
+		return MF_FX_REDRAW;
+	}
 	a->zoom = clamp(a->zoom + by, 0, 12);
 	a->zoom_from = middle - 0.5 / (1 << a->zoom);
 	return pan(a, 0);
@@ -421,8 +440,10 @@ static bool commandable(mf_app *a)
 		mf_app_say(a, true, "no plan is selected");
 		return false;
 	}
-	mf_app_say(a, true, "refused by %s: there is no command to export; n goes to the next buildable plan",
-		mf_rule_get(row->rule)->id);
+	char key[16];
+	mf_keymap_first(&a->keymap, MF_ACT_NEAREST, key);
+	mf_app_say(a, true, "refused by %s: there is no command to export; %s goes to the nearest plan that has one",
+		mf_rule_get(row->rule)->id, key[0] ? key : ":nearest");
 	return false;
 }
 
@@ -717,6 +738,7 @@ static unsigned mouse(mf_app *a, const mf_key_event *k)
 static unsigned assumptions_key(mf_app *a, mf_key key, mf_action action)
 {
 	const mf_knob *k = mf_knob_at(a, a->item);
+	const char *names[64];
 	char was[256], now[256];
 
 	if (!k)
@@ -734,8 +756,26 @@ static unsigned assumptions_key(mf_app *a, mf_key key, mf_action action)
 		mf_prompt_open(a, k->action, now);
 		return MF_FX_REDRAW;
 	}
+	if (key >= '0' && key <= '9' && mf_knob_names(a, k, names, MF_COUNT(names)) == 0) {
+		mf_prompt_open(a, k->action, (char[2]){(char)key, 0});
+		return MF_FX_REDRAW;
+	}
 	return action == MF_ACT_UNDO || action == MF_ACT_REDO || action == MF_ACT_DEFAULTS ? mf_app_act(a, action, "")
 											   : 0;
+}
+
+/* The action that opens, and so closes, the open panel. */
+static mf_action panel_action(const mf_app *a)
+{
+	switch (a->panel) {
+	case MF_PANEL_HELP: return MF_ACT_HELP;
+	case MF_PANEL_COMPARE: return MF_ACT_COMPARE;
+	case MF_PANEL_PICKER: return a->picker;
+	case MF_PANEL_ASSUMPTIONS: return MF_ACT_ASSUMPTIONS;
+	case MF_PANEL_BOUNDARIES: return MF_ACT_BOUNDARIES;
+	case MF_PANEL_NONE: break;
+	}
+	return MF_ACT_NONE;
 }
 
 /* The plans that the chosen rule removed. */
@@ -753,7 +793,10 @@ static unsigned filter_boundary(mf_app *a)
 unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 {
 	unsigned fx;
+	char name[16], leave[16];
 
+	if (k->key == MF_KEY_REPLY)
+		return 0;
 	a->message[0] = 0;
 	if (k->key == MF_KEY_MOUSE)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;
@@ -785,8 +828,16 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 		case MF_ACT_HALF_UP:
 		case MF_ACT_REDRAW:
 		case MF_ACT_SUSPEND: break;
-		case MF_ACT_QUIT: return k->key == 'q' ? back(a) : MF_FX_QUIT;
-		default: return back(a);
+		case MF_ACT_QUIT: return k->key == 3 ? MF_FX_QUIT : back(a);
+		case MF_ACT_BACK:
+		case MF_ACT_DETAIL: return back(a);
+		default:
+			if (action != MF_ACT_NONE && action == panel_action(a))
+				return back(a);
+			mf_key_name(k->key, name);
+			mf_keymap_first(&a->keymap, MF_ACT_BACK, leave);
+			mf_app_say(a, false, "%s does nothing here; %s goes back", name, leave[0] ? leave : "q");
+			return MF_FX_REDRAW;
 		}
 	}
 	if (in_timeline(a) && (k->key == MF_KEY_LEFT || k->key == MF_KEY_RIGHT))
@@ -794,7 +845,6 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 	if (k->key >= '1' && k->key < '1' + MF_TAB_COUNT)
 		return turn_tab(a, (int)(k->key - '1') - (int)a->tab);
 	if (action == MF_ACT_NONE) {
-		char name[16];
 		mf_key_name(k->key, name);
 		mf_app_say(a, false, "%s does nothing; ? lists the keys", name);
 		return MF_FX_REDRAW;

@@ -107,6 +107,9 @@ static void draw_header(mf_app *a, mf_cells *s, mf_rect r)
 	else
 		snprintf(counts, sizeof(counts), "%s plans: %s buildable, %s refused by the emitter, %s by memory",
 			n[0], n[1], n[2], n[3]);
+	if (mf_text_width(counts, s->ascii) > r.w - 2)
+		snprintf(counts, sizeof(counts), "%s plans: %s buildable; refused: %s emitter, %s memory", n[0], n[1],
+			n[2], n[3]);
 	if (a->best != MF_NO_ROW && a->best < a->n_rows) {
 		const mf_row *row = &a->rows[a->best];
 		char plan[MF_PLAN_TEXT_MAX], number[32];
@@ -233,30 +236,76 @@ static void draw_prompt(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 	*cursor_y = r.y;
 }
 
+/* A key named in the last line: of an action (or of two that belong together), or fixed; `label` NULL: the action's. */
+struct footer {
+	mf_action action, other;
+	const char *fixed, *label;
+};
+
+#define KEY(id)                                                                                                        \
+	{                                                                                                              \
+		.action = MF_ACT_##id                                                                                  \
+	}
+#define AS(id, says)                                                                                                   \
+	{                                                                                                              \
+		.action = MF_ACT_##id, .label = says                                                                   \
+	}
+#define PAIR(id, id2, says)                                                                                            \
+	{                                                                                                              \
+		.action = MF_ACT_##id, .other = MF_ACT_##id2, .label = says                                            \
+	}
+#define FIXED(key, says)                                                                                               \
+	{                                                                                                              \
+		.action = MF_ACT_BACK, .fixed = key, .label = says                                                     \
+	}
+
+/* What the keys do here and now, the most telling first: what does not fit is left out. */
+static const struct footer *footer_of(const mf_app *a)
+{
+	static const struct footer table[] = {KEY(HELP), KEY(QUIT), KEY(DETAIL), KEY(FILTER), KEY(NEXT), KEY(EXPORT),
+		KEY(CONSTRAINT), KEY(SHOW), KEY(ASSUMPTIONS), KEY(MARK), KEY(COMPARE), KEY(UNDO), KEY(SORT),
+		KEY(BOUNDARIES), KEY(COPY), KEY(MODEL), KEY(CLUSTER), KEY(NONE)};
+	/* On a refused plan the way out comes first. */
+	static const struct footer refused[] = {KEY(HELP), KEY(QUIT), KEY(NEAREST), KEY(NEXT), KEY(DETAIL), KEY(FILTER),
+		KEY(CONSTRAINT), KEY(SHOW), KEY(ASSUMPTIONS), KEY(MARK), KEY(COMPARE), KEY(UNDO), KEY(BOUNDARIES),
+		KEY(SORT), KEY(NONE)};
+	static const struct footer front[] = {AS(FRONT, "table"), PAIR(DOWN, UP, "along the front"), KEY(DETAIL),
+		KEY(EXPORT), KEY(MARK), KEY(HELP), KEY(QUIT), KEY(NONE)};
+	static const struct footer detail[] = {KEY(BACK), AS(TAB_NEXT, "next tab"), PAIR(DOWN, UP, "scroll"),
+		KEY(EXPORT), KEY(COPY), KEY(HELP), KEY(QUIT), KEY(NONE)};
+	static const struct footer timeline[] = {KEY(BACK), PAIR(ZOOM_IN, ZOOM_OUT, "zoom"),
+		FIXED("Left/Right", "move"), PAIR(DOWN, UP, "scroll"), AS(TAB_NEXT, "next tab"), KEY(HELP), KEY(QUIT),
+		KEY(NONE)};
+	static const struct footer side[] = {AS(SIDE, "close"), AS(TAB_NEXT, "next tab"), PAIR(DOWN, UP, "scroll"),
+		KEY(BACK), KEY(HELP), KEY(QUIT), KEY(NONE)};
+	static const struct footer picker[] = {AS(DETAIL, "choose"), PAIR(DOWN, UP, "move"), KEY(BACK), KEY(NONE)};
+	static const struct footer boundaries[] = {
+		AS(DETAIL, "show its plans"), PAIR(DOWN, UP, "move"), KEY(BACK), KEY(NONE)};
+	static const struct footer assumptions[] = {FIXED("Left/Right", "change"), AS(DETAIL, "type"), KEY(BACK),
+		FIXED("Del", "default"), KEY(UNDO), KEY(REDO), KEY(NONE)};
+	static const struct footer panel[] = {
+		KEY(BACK), PAIR(DOWN, UP, "scroll"), PAIR(PAGE_DOWN, PAGE_UP, "page"), KEY(NONE)};
+	const mf_row *row = mf_app_selected(a);
+
+	switch (a->panel) {
+	case MF_PANEL_PICKER: return picker;
+	case MF_PANEL_BOUNDARIES: return boundaries;
+	case MF_PANEL_ASSUMPTIONS: return assumptions;
+	case MF_PANEL_HELP:
+	case MF_PANEL_COMPARE: return panel;
+	case MF_PANEL_NONE: break;
+	}
+	if (a->focus == MF_FOCUS_SIDE)
+		return side;
+	if (a->focus == MF_FOCUS_DETAIL)
+		return a->tab == MF_TAB_TIMELINE && a->phase == MF_TRAIN ? timeline : detail;
+	if (a->front_open)
+		return front;
+	return a->now.constraint && row && row->rule != MF_RULE_NONE ? refused : table;
+}
+
 static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 {
-	static const mf_action table[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_DETAIL, MF_ACT_FILTER, MF_ACT_NEXT,
-		MF_ACT_EXPORT, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_ASSUMPTIONS, MF_ACT_MARK, MF_ACT_COMPARE,
-		MF_ACT_UNDO, MF_ACT_SORT, MF_ACT_BOUNDARIES, MF_ACT_COPY, MF_ACT_MODEL, MF_ACT_CLUSTER, MF_ACT_NONE};
-	static const mf_action panel[] = {MF_ACT_BACK, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_PAGE_DOWN, MF_ACT_NONE};
-	static const mf_action picker[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
-	static const mf_action detail[] = {MF_ACT_BACK, MF_ACT_TAB_NEXT, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_EXPORT,
-		MF_ACT_COPY, MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NONE};
-	/* On a refused plan the way out comes first. */
-	static const mf_action refused[] = {MF_ACT_HELP, MF_ACT_QUIT, MF_ACT_NEAREST, MF_ACT_NEXT, MF_ACT_DETAIL,
-		MF_ACT_FILTER, MF_ACT_CONSTRAINT, MF_ACT_SHOW, MF_ACT_ASSUMPTIONS, MF_ACT_MARK, MF_ACT_COMPARE,
-		MF_ACT_UNDO, MF_ACT_BOUNDARIES, MF_ACT_SORT, MF_ACT_NONE};
-	static const mf_action boundaries[] = {MF_ACT_DETAIL, MF_ACT_DOWN, MF_ACT_UP, MF_ACT_BACK, MF_ACT_NONE};
-	static const mf_action none[] = {MF_ACT_NONE};
-	const mf_row *row = mf_app_selected(a);
-	bool on_refused = a->now.constraint && row && row->rule != MF_RULE_NONE;
-	const mf_action *list = a->prompt.action != MF_ACT_NONE   ? none
-				: a->panel == MF_PANEL_PICKER     ? picker
-				: a->panel == MF_PANEL_BOUNDARIES ? boundaries
-				: a->panel != MF_PANEL_NONE       ? panel
-				: a->focus != MF_FOCUS_TABLE      ? detail
-				: on_refused                      ? refused
-								  : table;
 	int x = r.x;
 
 	if (a->prompt.action != MF_ACT_NONE) {
@@ -267,21 +316,15 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 				: "Enter accept  Esc cancel  Tab complete");
 		return;
 	}
-	if (a->panel == MF_PANEL_ASSUMPTIONS) {
-		mf_cells_text(s, x, r.y, r.w, MF_ROLE_KEY_HELP,
-			"Left/Right change  Enter type  Del as at the start  u undo  C-r redo  Esc back");
-		return;
-	}
-	for (; *list != MF_ACT_NONE; list++) {
-		const mf_tui_key *t = &mf_tui_keys[*list - 1];
-		char key[64];
-		mf_keymap_keys(&a->keymap, *list, key, sizeof(key));
-		key[strcspn(key, " ")] = 0;
+	for (const struct footer *f = footer_of(a); f->action != MF_ACT_NONE; f++) {
+		char first[16], second[16] = "", key[48];
+		mf_keymap_first(&a->keymap, f->action, first);
+		if (f->other != MF_ACT_NONE)
+			mf_keymap_first(&a->keymap, f->other, second);
+		snprintf(key, sizeof(key), "%s%s%s", f->fixed ? f->fixed : first, second[0] ? "/" : "", second);
 		if (!key[0])
 			continue;
-		const char *name = a->panel == MF_PANEL_PICKER && *list == MF_ACT_DETAIL       ? "choose"
-				   : a->panel == MF_PANEL_BOUNDARIES && *list == MF_ACT_DETAIL ? "show its plans"
-											       : t->name;
+		const char *name = f->label ? f->label : mf_tui_keys[f->action - 1].name;
 		int need = mf_text_width(key, s->ascii) + 1 + mf_text_width(name, s->ascii);
 		if (x + need > r.x + r.w)
 			break;
@@ -294,16 +337,8 @@ static void draw_keys(const mf_app *a, mf_cells *s, mf_rect r)
 static void draw_wrapped(mf_cells *s, mf_rect r, mf_role role, const char *text)
 {
 	for (int y = 0; y < r.h && *text; y++) {
-		size_t len = strlen(text), n = mf_text_fit(text, len, r.w, s->ascii, NULL);
+		size_t n = y + 1 < r.h ? mf_text_line(text, r.w, s->ascii) : strlen(text);
 		char line[1024];
-		if (n < len && y + 1 < r.h) {
-			size_t cut = n;
-			while (cut > 0 && text[cut] != ' ')
-				cut--;
-			n = cut > 0 ? cut : n;
-		} else {
-			n = len;
-		}
 		n = n < sizeof(line) - 1 ? n : sizeof(line) - 1;
 		memcpy(line, text, n);
 		line[n] = 0;
@@ -313,8 +348,27 @@ static void draw_wrapped(mf_cells *s, mf_rect r, mf_role role, const char *text)
 	}
 }
 
+const char mf_probe_words[] = "buildable, but within the ledger's error of the budget: launch it to know";
+
+/* What there is to say of the chosen line of an open panel. */
+static void panel_words(const mf_app *a, char *out, size_t size)
+{
+	const mf_knob *k = a->panel == MF_PANEL_ASSUMPTIONS ? mf_knob_at(a, a->item) : NULL;
+
+	out[0] = 0;
+	if (k) {
+		const mf_tui_key *t = &mf_tui_keys[k->action - 1];
+		snprintf(out, size, "%s  %s", t->help, t->argument);
+	} else if (a->panel == MF_PANEL_BOUNDARIES && a->item >= 0 && (size_t)a->item < a->n_reasons) {
+		const mf_rule *rule = mf_rule_get(a->reasons[a->item].rule);
+		snprintf(out, size, "%s: %s", rule->boundary, rule->when && rule->when[0] ? rule->when : rule->id);
+	}
+}
+
 static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *cursor_y)
 {
+	if (a->panel != MF_PANEL_NONE)
+		r = (mf_rect){r.x, r.y + r.h - 2, r.w, 2};
 	const mf_row *row = mf_app_selected(a);
 	mf_rect first = {r.x, r.y, r.w, r.h - 1}, last = {r.x, r.y + r.h - 1, r.w, 1};
 
@@ -331,6 +385,10 @@ static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 		draw_wrapped(s, is_long ? r : first, a->message_is_error ? MF_ROLE_ERROR : MF_ROLE_MESSAGE, a->message);
 		if (is_long)
 			return;
+	} else if (a->panel != MF_PANEL_NONE) {
+		char text[400];
+		panel_words(a, text, sizeof(text));
+		mf_cells_text(s, first.x, first.y, first.w, MF_ROLE_MESSAGE, text);
 	} else if (row && a->now.constraint && row->rule != MF_RULE_NONE && a->detail.valid &&
 		   a->detail.refusal.reason[0]) {
 		char text[700];
@@ -338,8 +396,7 @@ static void draw_status(mf_app *a, mf_cells *s, mf_rect r, int *cursor_x, int *c
 			a->detail.refusal.reason);
 		draw_wrapped(s, first, MF_ROLE_REASON, text);
 	} else if (row && a->now.constraint && row->probe) {
-		draw_wrapped(s, first, MF_ROLE_PROBE,
-			"buildable, but within the ledger's error of the budget: launch it to know");
+		draw_wrapped(s, first, MF_ROLE_PROBE, mf_probe_words);
 	}
 	draw_keys(a, s, last);
 }
@@ -364,15 +421,27 @@ static void draw_frame(mf_cells *s, mf_rect r, const char *title)
 	mf_cells_text(s, r.x + 2, r.y, r.w - 4, MF_ROLE_TITLE, title);
 }
 
+/* A name and what it is, over as many lines as that takes. Returns the next line. */
 static int help_line(mf_cells *s, mf_rect r, int line, int scroll, mf_role role, const char *left, const char *right)
 {
 	int y = line - scroll;
-	if (y >= 0 && y < r.h) {
+	if (y >= 0 && y < r.h)
 		mf_cells_text(s, r.x, r.y + y, right ? 24 : r.w, role, left);
-		if (right)
-			mf_cells_text(s, r.x + 25, r.y + y, r.w - 25, MF_ROLE_POPUP, right);
-	}
-	return line + 1;
+	do {
+		char piece[256];
+		size_t n = right ? mf_text_line(right, r.w - 25, s->ascii) : 0;
+		n = n < sizeof(piece) - 1 ? n : sizeof(piece) - 1;
+		y = line++ - scroll;
+		if (!right)
+			break;
+		memcpy(piece, right, n);
+		piece[n] = 0;
+		if (y >= 0 && y < r.h)
+			mf_cells_text(s, r.x + 25, r.y + y, r.w - 25, MF_ROLE_POPUP, piece);
+		right += n;
+		right += strspn(right, " ");
+	} while (*right);
+	return line;
 }
 
 static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
@@ -406,11 +475,18 @@ static int draw_help(mf_app *a, mf_cells *s, mf_rect r)
 	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "signs", NULL);
 	char sign[40];
 	snprintf(sign, sizeof(sign), "%s refused", mf_glyph_text(MF_G_REFUSED, s->ascii));
-	line = help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "the plan cannot be built; the boundary class follows");
+	line = help_line(
+		s, r, line, scroll, MF_ROLE_KEY, sign, "the plan cannot be built; the boundary's class follows");
+	line = help_line(s, r, line, scroll, MF_ROLE_KEY, "probe", mf_probe_words);
 	line = help_line(
 		s, r, line, scroll, MF_ROLE_KEY, "~1234", "a constant was used outside the range it was measured in");
 	snprintf(sign, sizeof(sign), "%s", mf_glyph_text(MF_G_MARK, s->ascii));
-	return help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "marked for comparison");
+	line = help_line(s, r, line, scroll, MF_ROLE_KEY, sign, "marked for comparison");
+	line++;
+	line = help_line(s, r, line, scroll, MF_ROLE_TITLE, "boundaries", NULL);
+	for (const mf_boundary *b = mf_boundaries; b->id; b++)
+		line = help_line(s, r, line, scroll, MF_ROLE_KEY, b->id, b->title);
+	return line;
 }
 
 /* One line of a list to choose from. */
@@ -422,10 +498,10 @@ static void list_line(
 
 	if (y < 0 || y >= r.h)
 		return;
-	if (chosen)
+	if (chosen) {
 		mf_cells_fill(s, (mf_rect){r.x - 1, r.y + y, r.w + 2, 1}, MF_ROLE_POPUP_SELECTED, ' ');
-	if (chosen)
 		mf_cells_text(s, r.x - 1, r.y + y, 1, MF_ROLE_POPUP_SELECTED, mf_glyph_text(MF_G_CURSOR, s->ascii));
+	}
 	for (int i = 0; i < n; i++) {
 		int end = i + 1 < n ? x[i + 1] - 1 : r.w;
 		if (x[i] < r.w)
@@ -461,7 +537,8 @@ static int draw_assumptions(mf_app *a, mf_cells *s, mf_rect r)
 		bool differs = strcmp(now, was) != 0;
 		const char *text[] = {
 			mf_tui_keys[k->action - 1].name, now, differs ? was : "", mf_tui_keys[k->action - 1].help};
-		list_line(a, s, list, n, differs ? MF_ROLE_ACCENT : MF_ROLE_POPUP, x, text, 4);
+		/* What there is no room for stands below, of the chosen line. */
+		list_line(a, s, list, n, differs ? MF_ROLE_ACCENT : MF_ROLE_POPUP, x, text, r.w >= 110 ? 4 : 3);
 	}
 	a->n_items = n;
 	return n + 1;

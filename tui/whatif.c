@@ -23,11 +23,9 @@ enum kind {
 #define BOTH (TRAIN | SERVE)
 #define AT(field) offsetof(mf_settings, field)
 
-static const mf_choice on_off[] = {{0, "off", ""}, {1, "on", ""}, {0, NULL, NULL}};
-
 static const mf_knob knobs[] = {
-	{MF_ACT_CONSTRAINT, K_BOOL, BOTH, AT(constraint), 0, 1, on_off, true},
-	{MF_ACT_TAX, K_BOOL, BOTH, AT(tax), 0, 1, on_off, true},
+	{MF_ACT_CONSTRAINT, K_BOOL, BOTH, AT(constraint), 0, 1, mf_on_off_choices, true},
+	{MF_ACT_TAX, K_BOOL, BOTH, AT(tax), 0, 1, mf_on_off_choices, true},
 	{MF_ACT_OVERLAY, K_OVERLAY, BOTH, AT(overlay), 0, 0, NULL, false},
 	{MF_ACT_LEDGER, K_CHOICE, BOTH, AT(search.cost.ledger), 0, 0, mf_ledger_choices, false},
 	{MF_ACT_SPACE, K_CHOICE, BOTH, AT(search.space), 0, 0, mf_space_choices, false},
@@ -203,8 +201,7 @@ static bool read_stack(mf_app *a, const char *text)
 	mf_err err;
 
 	if (mf_stack_load(&stack, text, a->phase, &err) < 0) {
-		mf_app_say(a, true, "%s%s%s%s%s", err.file, err.file[0] ? ": " : "", err.field,
-			err.field[0] ? ": " : "", err.msg);
+		mf_app_say_error(a, "", &err);
 		return false;
 	}
 	a->now.stack = stack;
@@ -219,26 +216,17 @@ unsigned mf_knob_set(mf_app *a, const mf_knob *k, const char *text)
 
 	switch ((enum kind)k->kind) {
 	case K_BOOL:
-		if ((ok = read_choice(a, k, text, &choice)))
-			store(&a->now, k, choice);
-		break;
 	case K_CHOICE:
 	case K_TOOLCHAIN:
 		if ((ok = read_choice(a, k, text, &choice)))
 			store(&a->now, k, choice);
 		break;
 	case K_COUNT:
-		if ((ok = read_number(a, k, text, &v)))
-			store(&a->now, k, v);
-		break;
+	case K_NUMBER:
 	case K_SHARE:
-		if (strcmp(text, "auto") == 0)
+		if (k->kind == K_SHARE && strcmp(text, "auto") == 0)
 			store(&a->now, k, NAN);
 		else if ((ok = read_number(a, k, text, &v)))
-			store(&a->now, k, v);
-		break;
-	case K_NUMBER:
-		if ((ok = read_number(a, k, text, &v)))
 			store(&a->now, k, v);
 		break;
 	case K_LIST: ok = read_list(a, k, text); break;
@@ -259,9 +247,12 @@ size_t mf_knob_names(const mf_app *a, const mf_knob *k, const char **out, size_t
 		const char *prefix = k->kind == K_OVERLAY ? "" : a->phase == MF_TRAIN ? "megatron" : "sglang";
 		if (k->kind == K_OVERLAY)
 			out[n++] = "none";
-		for (; names && *names && n + 1 < cap; names++)
-			if (strncmp(*names, prefix, strlen(prefix)) == 0)
-				out[n++] = *names;
+		/* The constants of this very GPU come first. */
+		for (int own = 1; own >= 0; own--)
+			for (const char *const *name = names; *name && n + 1 < cap; name++)
+				if (strncmp(*name, prefix, strlen(prefix)) == 0 &&
+					(k->kind == K_OVERLAY && mf_same_gpu(*name, a->now.cluster.gpu)) == (own == 1))
+					out[n++] = *name;
 	}
 	for (const mf_choice *c = k->choices; c && c->name && n + 1 < cap; c++) {
 		bool other = k->kind == K_TOOLCHAIN &&

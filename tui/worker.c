@@ -664,7 +664,7 @@ unsigned mf_worker_take(mf_worker *w, mf_app *a)
 		fx |= MF_FX_REDRAW;
 		bool stale = w->search_wanted || __atomic_load_n(&w->cancel, __ATOMIC_RELAXED);
 		if (w->found_status < 0 && !stale)
-			mf_app_say(a, true, "search: %s", w->found_err.msg);
+			mf_app_say_error(a, "search: ", &w->found_err);
 		if (w->found && !stale && w->found_status == MF_OK) {
 			/* A finished search that still waits for its order is overtaken by this one. */
 			if (w->next && w->reading) {

@@ -51,6 +51,17 @@ mf_status mf_fail_at(mf_err *err, mf_status st, const char *file, int line, cons
 	return st;
 }
 
+const char *mf_err_text(const mf_err *err, char out[MF_ERR_TEXT_MAX])
+{
+	char line[16] = "";
+
+	if (err->line)
+		snprintf(line, sizeof line, ":%d", err->line);
+	snprintf(out, MF_ERR_TEXT_MAX, "%s%s%s%s%s%s", err->file, err->file[0] ? line : "", err->file[0] ? ": " : "",
+		err->field, err->field[0] ? ": " : "", err->msg);
+	return out;
+}
+
 int mf_status_exit_code(mf_status st)
 {
 	switch (st) {

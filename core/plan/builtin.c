@@ -34,6 +34,12 @@ static int singular(const char *kind)
 	return (int)(len > 1 && kind[len - 1] == 's' ? len - 1 : len);
 }
 
+/* What users call a kind whose folder has another name. */
+static const char *word_of(const char *kind)
+{
+	return strcmp(kind, "calibrated") == 0 ? "overlay" : kind;
+}
+
 mf_status mf_builtin_open(mf_doc *out, const char *kind, const char *name, mf_err *err)
 {
 	const char *const *names = mf_builtin_names(kind), *near;
@@ -41,13 +47,13 @@ mf_status mf_builtin_open(mf_doc *out, const char *kind, const char *name, mf_er
 	size_t len = 0;
 
 	if (name[0] == '\0' || strchr(name, '/') || name[0] == '.')
-		return mf_fail_at(
-			err, MF_EINPUT, NULL, 0, NULL, "\"%.80s\" is no name of a %.*s", name, singular(kind), kind);
+		return mf_fail_at(err, MF_EINPUT, NULL, 0, NULL, "\"%.80s\" is no name of a %.*s", name,
+			singular(word_of(kind)), word_of(kind));
 	if (user_path(path, sizeof(path), kind, name) && access(path, F_OK) == 0)
 		return mf_doc_read_file(out, path, err);
 	for (const mf_embedded_file *f = mf_embedded_files; f->kind; f++) {
 		if (strcmp(f->kind, kind) == 0 && strcmp(f->name, name) == 0) {
-			snprintf(path, sizeof(path), "built-in %.*s %s", singular(kind), kind, name);
+			snprintf(path, sizeof(path), "built-in %.*s %s", singular(word_of(kind)), word_of(kind), name);
 			return mf_doc_parse_yaml(out, path, f->text, f->len, err);
 		}
 	}
@@ -57,8 +63,9 @@ mf_status mf_builtin_open(mf_doc *out, const char *kind, const char *name, mf_er
 
 		len += n > 0 ? (size_t)n : 0;
 	}
-	return mf_fail_at(err, MF_EINPUT, NULL, 0, NULL, "no %.*s is named \"%.60s\"%s%s%s; known: %s", singular(kind),
-		kind, name, near ? " (nearest: " : "", near ? near : "", near ? ")" : "", list);
+	return mf_fail_at(err, MF_EINPUT, NULL, 0, NULL, "no %.*s is named \"%.60s\"%s%s%s; known: %s",
+		singular(word_of(kind)), word_of(kind), name, near ? " (nearest: " : "", near ? near : "",
+		near ? ")" : "", list);
 }
 
 bool mf_is_path(const char *name)

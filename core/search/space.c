@@ -477,13 +477,6 @@ void mf_space_set_dispose(mf_space_set *s)
 	s->n_groups = s->cap_groups = 0;
 }
 
-uint64_t mf_space_group_rows(const mf_space_set *s, size_t group)
-{
-	const uint64_t end = group + 1 < s->n_groups ? s->groups[group + 1].first_row : s->n_rows;
-
-	return end - s->groups[group].first_row;
-}
-
 static inline void apply(mf_plan *p, uint16_t pp, const mf_shape *h, const mf_keep *k)
 {
 	p->pp = pp;

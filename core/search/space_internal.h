@@ -51,8 +51,6 @@ typedef struct mf_space_set {
 
 mf_status mf_space_set_init(mf_space_set *out, const mf_inputs *in, mf_space space, mf_err *err);
 void mf_space_set_dispose(mf_space_set *s);
-/** Number of plans in a group. */
-uint64_t mf_space_group_rows(const mf_space_set *s, size_t group);
 /** Writes the plans of a group, at most `max`, into rows[0..].plan; returns how many. */
 size_t mf_space_group_fill(const mf_space_set *s, size_t group, mf_row *rows, size_t max);
 /** What tiers 2 and 3 need: an evaluator, one without taxes (NULL: the same), and the emitter (NULL: unconstrained). */

@@ -346,6 +346,96 @@ S
 says out "moved"
 says out "changed: skew 1 (0)"
 
+# An open panel: the chosen line explained in full, nothing of the table's messages left under it, wrong keys said.
+play 60x16 <<'S'
+i
+:dump
+S
+says out "judge plans by what can be built, or rank them all  [on|off]"
+silent "schedule"
+says out "Esc back"
+play 60x16 <<'S'
+b
+:dump
+S
+says out "B1: schedule dualpipe"
+play 80x24 <<'S'
+? 7
+:dump
+?
+:dump
+S
+says out "7 does nothing here; Esc goes back"
+says out "[1 overview]"
+play 80x24 <<'S'
+i j j j j j 2
+:dump
+Enter Esc
+:dump
+S
+says out "nodes: 2"
+says out "changed: nodes 2 (1)"
+# The help is readable where it has to be broken, and says what the classes of boundaries are.
+play 60x16 <<'S'
+? C-d
+:dump
+G
+:dump
+S
+silent "…"
+says out "SGLang: launcher"
+# A value that is refused stays, to be mended; Tab goes through what fits.
+play 80x24 <<'S'
+C C-u "plan foo" Enter
+:dump
+C-w "tput" Enter
+:dump
+m "qwen" Tab Tab Tab
+:dump
+S
+says out "no column 'foo'"
+says out "columns: plan foo"
+says out "model: qwen3-235b-a22b"
+# Keys named where they work, and said where they do not.
+play 80x24 <<'S'
++
+:dump
+J
+:dump
+J
+e
+:dump
+:show rejected
+a
+:dump
+S
+says out "4 opens it"
+says out "J close"
+says out "a goes to the nearest"
+says out ":show all brings it back"
+play 80x24 <<'S'
+4 Enter
+:dump
+S
+says out "+/- zoom  Left/Right move"
+play 80x24 --ascii <<'S'
+F
+:dump
+S
+says out ": buildable  . refused"
+says out "F table"
+# A plan is broken between its words.
+"$MOEFS" tui --model deepseek-v2-lite --cluster 8xh800 --script - --size 60x16 >"$work/out" <<'S'
+:filter rank=12
+Enter
+:dump
+S
+says out "rc:moe_act,layernorm,"
+silent "allgat "
+# A theme that is not there is answered with those that are.
+run 2 $base --theme nosuch --script /dev/null
+says err "colour-blind"
+
 # Whole screens, digits masked: what stands where. UPDATE=1 rewrites them.
 golden=$(dirname "$0")/golden
 mkdir -p "$golden"

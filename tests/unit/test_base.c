@@ -189,6 +189,21 @@ static void square(void *payload, size_t i, unsigned worker)
 	out[i] += i * i;
 }
 
+Test(errors, text_has_the_parts_that_are_known)
+{
+	char text[MF_ERR_TEXT_MAX];
+	mf_err err;
+
+	mf_fail_at(&err, MF_EINPUT, "a.yaml", 3, "size", "too large");
+	cr_expect_str_eq(mf_err_text(&err, text), "a.yaml:3: size: too large");
+	mf_fail_at(&err, MF_EINPUT, "a.yaml", 0, NULL, "empty");
+	cr_expect_str_eq(mf_err_text(&err, text), "a.yaml: empty");
+	mf_fail_at(&err, MF_EINPUT, NULL, 7, "size", "too large");
+	cr_expect_str_eq(mf_err_text(&err, text), "size: too large");
+	mf_fail(&err, MF_EINPUT, "no");
+	cr_expect_str_eq(mf_err_text(&err, text), "no");
+}
+
 Test(numbers, quantiles_interpolate_between_order_statistics)
 {
 	double v[] = {4, 1, 3, 2}, one[] = {7};

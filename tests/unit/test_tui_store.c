@@ -96,6 +96,9 @@ Test(keymap, errors_name_line_and_field)
 	cr_assert_lt(apply(&m, "undo: u\nexprot: e\n", &err), 0);
 	cr_assert_eq(err.line, 2);
 	cr_assert(strstr(err.msg, "nearest is export"), "%s", err.msg);
+	cr_assert_lt(apply(&m, "undo: U\nredo: [C-r,\n  U]\n", &err), 0);
+	cr_assert_eq(err.line, 3);
+	cr_assert(strstr(err.msg, "given to undo already, on line 1"), "%s", err.msg);
 	cr_assert_lt(apply(&m, "undo: [u,\n  Ctrl-U]\n", &err), 0);
 	cr_assert_eq(err.line, 2);
 	cr_assert_str_eq(err.field, "undo");
