@@ -109,8 +109,10 @@ extern const mf_command_info mf_commands[]; /* ends with a NULL name */
 int mf_report(const mf_err *err);
 /** Word of a choice option, or its default when absent. Reports bad words by option name. */
 mf_status mf_args_choice(const mf_args *a, mf_opt_id id, const mf_choice *table, int fallback, int *out, mf_err *err);
+/** Whole number of an option within [min, max], or `fallback` when absent. */
 mf_status mf_args_u64(
 	const mf_args *a, mf_opt_id id, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out, mf_err *err);
+/** Reads a command line behind the command's name; the error of an unknown option names the command's nearest. */
 mf_status mf_args_parse(mf_args *out, const mf_command_info *cmd, int argc, char **argv, mf_err *err);
 void mf_args_dispose(mf_args *a);
 
@@ -139,6 +141,7 @@ mf_status mf_session_open(mf_session *s, const mf_args *a, mf_err *err);
 /** (Re)builds emitter, evaluator and realizer after inputs of an open session changed. */
 mf_status mf_session_rebuild(mf_session *s, mf_err *err);
 void mf_session_close(mf_session *s);
+/** What the options ask of a search: space, constraint, threads and all three tiers. */
 mf_search_opts mf_session_search_opts(const mf_session *s);
 /** SGLang's memory fraction for a plan, NaN in training. */
 double mf_session_fraction(const mf_session *s, const mf_plan *p);

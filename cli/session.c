@@ -12,8 +12,6 @@
 #define DEFAULT_MODEL "deepseek-v2-lite"
 #define DEFAULT_CLUSTER "8xh800"
 
-static const mf_choice on_off[] = {{0, "off", ""}, {1, "on", ""}, {0, NULL, NULL}};
-
 static mf_status load_cluster(mf_session *s, const char *name, mf_err *err)
 {
 	mf_err ignored;
@@ -95,8 +93,8 @@ static mf_status load_inputs(mf_session *s, const mf_args *a, mf_err *err)
 
 	if ((st = mf_args_choice(a, OPT_PHASE, mf_phase_choices, MF_TRAIN, &phase, err)) < 0 ||
 		(st = mf_args_choice(a, OPT_LEDGER, mf_ledger_choices, MF_LEDGER_FULL, &ledger, err)) < 0 ||
-		(st = mf_args_choice(a, OPT_TAX, on_off, 1, &tax, err)) < 0 ||
-		(st = mf_args_choice(a, OPT_CONSTRAINT, on_off, 1, &constraint, err)) < 0 ||
+		(st = mf_args_choice(a, OPT_TAX, mf_on_off_choices, 1, &tax, err)) < 0 ||
+		(st = mf_args_choice(a, OPT_CONSTRAINT, mf_on_off_choices, 1, &constraint, err)) < 0 ||
 		(st = mf_args_choice(a, OPT_SPACE, mf_space_choices, MF_SPACE_DEFAULT, &space, err)) < 0 ||
 		(st = mf_args_u64(a, OPT_THREADS, 0, 64, 0, &threads, err)) < 0)
 		return st;

@@ -54,24 +54,22 @@ static void print_json(const char *plan, const mf_timeline *t, const mf_time *an
 	mf_json_print(o, true);
 }
 
-/* Paints a bar into a row of characters; the later one stays where two meet, but none disappears altogether. */
-static void paint(char *row, double scale, const mf_bar *b, char mark)
+/* Paints a bar into a row of characters that shows [0, span_ms]; the later one stays where two meet. */
+static void paint(char *row, double span_ms, const mf_bar *b, char mark)
 {
-	int from = (int)floor(b->start_ms * scale), to = (int)ceil(b->end_ms * scale);
+	int from, to;
 
-	from = from < 0 ? 0 : from >= COLUMNS ? COLUMNS - 1 : from;
-	to = to > COLUMNS ? COLUMNS : to <= from ? from + 1 : to;
-	for (int i = from; i < to; i++)
-		row[i] = mark;
+	if (mf_bar_columns(b, 0, span_ms, COLUMNS, &from, &to))
+		memset(row + from, mark, (size_t)(to - from));
 }
 
 /* Under overlap a forward and a backward share their time: odd columns then show the backward. */
-static void paint_pass(char *row, double scale, const mf_bar *b)
+static void paint_pass(char *row, double span_ms, const mf_bar *b)
 {
 	char other[COLUMNS];
 
 	memcpy(other, row, COLUMNS);
-	paint(row, scale, b, mf_bar_mark(b, false));
+	paint(row, span_ms, b, mf_bar_mark(b, false));
 	for (int i = 0; i < COLUMNS; i++)
 		if (row[i] != other[i] && other[i] != '.' && isdigit((unsigned char)other[i]) && i % 2 == 0)
 			row[i] = other[i];
@@ -79,7 +77,6 @@ static void paint_pass(char *row, double scale, const mf_bar *b)
 
 static void print_layers(const mf_timeline *t)
 {
-	const double scale = t->layers_ms > 0 ? COLUMNS / t->layers_ms : 0;
 	char rows[MF_LANE_COUNT][COLUMNS + 1];
 	bool used[MF_LANE_COUNT] = {false};
 
@@ -88,7 +85,7 @@ static void print_layers(const mf_timeline *t)
 		const mf_bar *b = &t->layers[i];
 
 		used[b->lane] = true;
-		paint(rows[b->lane], scale, b, mf_bar_mark(b, true));
+		paint(rows[b->lane], t->layers_ms, b, mf_bar_mark(b, true));
 	}
 	printf("layers of one GPU in the steady state, %.3f ms\n", t->layers_ms);
 	for (int i = 0; i < MF_LANE_COUNT; i++)
@@ -99,7 +96,6 @@ static void print_layers(const mf_timeline *t)
 
 static void print_step(const mf_timeline *t)
 {
-	const double scale = t->shown_ms > 0 ? COLUMNS / t->shown_ms : 0;
 	char rows[MAX_ROWS][COLUMNS + 1];
 	char ends[COLUMNS + 1];
 	int n = 0;
@@ -111,10 +107,10 @@ static void print_step(const mf_timeline *t)
 		const mf_bar *b = &t->step[i];
 
 		if (b->micro_batch < 0) {
-			paint(ends, scale, b, mf_bar_mark(b, false));
+			paint(ends, t->shown_ms, b, mf_bar_mark(b, false));
 			has_ends = true;
 		} else if (b->stage < MAX_ROWS) {
-			paint_pass(rows[b->stage], scale, b);
+			paint_pass(rows[b->stage], t->shown_ms, b);
 			n = b->stage + 1 > n ? b->stage + 1 : n;
 		}
 	}

@@ -99,6 +99,7 @@ typedef struct mf_real_verdict {
 mf_status mf_real_open(mf_real **out, const mf_real_opts *opts, mf_err *err);
 /** Ends the witness and removes what it was given. NULL is fine. */
 void mf_real_close(mf_real *r);
+/** Who answers: package, version, interpreter. Borrowed from `r`. */
 const mf_real_info *mf_real_about(const mf_real *r);
 /**
  * Asks about the (forced) command `argv` of a plan on which our verdict is `ours`. A plan that the toolchain has no words

@@ -325,6 +325,8 @@ static int csi(mf_key_decoder *d, mf_key_event *out)
 		/* Presses only: a release, and motion, are not acts. */
 		return take(d, i + 1, out, final == 'M' && !(params[0] & 32) ? MF_KEY_MOUSE : MF_KEY_NONE) ? 1 : -1;
 	}
+	if (final == 'n' && d->bytes[2] != '?')
+		return take(d, i + 1, out, MF_KEY_REPLY) ? 1 : -1;
 	mf_key k = final == '~' ? number_key(params[0]) : final == 'M' ? MF_KEY_NONE : letter_key(final);
 	return take(d, i + 1, out, k) ? 1 : -1;
 }

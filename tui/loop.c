@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define NEWS_MS 100.0
-#define NODE_MS 1000.0 /* how often the node's tab looks, while it is in sight */
 
 struct loop {
 	mf_app *a;
@@ -22,7 +21,7 @@ struct loop {
 	mf_worker *worker;
 	mf_node_watch *node; /* once its tab was looked at */
 	mf_asker *asker;     /* once it was asked */
-	double node_at_ms;   /* when it was asked last */
+	bool node_shown;     /* it has been told that its tab is in sight */
 	mf_cells cells;
 	mf_key_decoder keys;
 	unsigned pending; /* effects that could not be carried out yet */
@@ -79,6 +78,10 @@ static void take_keys(struct loop *l)
 {
 	mf_key_event k;
 	while (!l->leave && mf_key_next(&l->keys, mf_now_ms(), &k)) {
+		if (k.key == MF_KEY_REPLY) {
+			mf_tty_answered(l->tty);
+			continue;
+		}
 		l->urgent = true;
 		carry_out(l, mf_app_key(l->a, &k) | l->pending);
 	}
@@ -131,17 +134,15 @@ static bool node_in_sight(const struct loop *l)
 	return l->a->side.open && l->a->side.tab == MF_SIDE_NODE;
 }
 
-/* Asks the driver when its tab is in sight and the last answer is old. */
+/* Tells the one that asks the driver when its tab comes into sight or goes. */
 static void watch_node(struct loop *l)
 {
-	double now = mf_now_ms();
+	bool shown = node_in_sight(l);
 
-	if (!node_in_sight(l) || (l->node_at_ms > 0 && now - l->node_at_ms < NODE_MS))
+	if (shown == l->node_shown || (!l->node && !(l->node = mf_node_watch_new())))
 		return;
-	if (!l->node && !(l->node = mf_node_watch_new()))
-		return;
-	l->node_at_ms = now;
-	mf_node_watch_ask(l->node);
+	l->node_shown = shown;
+	mf_node_watch_show(l->node, shown);
 }
 
 static void take_news(struct loop *l)
@@ -154,15 +155,14 @@ static void take_news(struct loop *l)
 static int timeout_ms(const struct loop *l)
 {
 	double now = mf_now_ms(), due = mf_key_deadline(&l->keys, now);
-	if (node_in_sight(l)) {
-		double node = l->node_at_ms + NODE_MS - now;
-		node = node > 0 ? node : 0;
-		due = due < 0 || node < due ? node : due;
-	}
 	if (l->dirty && mf_tty_ready(l->tty)) {
 		double news = l->drawn_at_ms + NEWS_MS - now;
 		news = news > 0 ? news : 0;
 		due = due < 0 || news < due ? news : due;
+	}
+	if (l->dirty && !mf_tty_ready(l->tty)) {
+		double patience = mf_tty_patience(l->tty);
+		due = due < 0 || (patience >= 0 && patience < due) ? patience : due;
 	}
 	return due < 0 ? -1 : (int)due + 1;
 }

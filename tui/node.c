@@ -1,19 +1,23 @@
 /*
  * node.c: asks the driver about the GPUs, on a thread of its own: a driver in trouble answers late or never, and the
- * screen must not wait for it. A thread that never comes back is left behind when the program ends.
+ * screen must not wait for it. While its tab is shown the thread looks once a second by its own clock, and wakes the
+ * screen when something has changed. A thread that never comes back is left behind when the program ends.
  */
 #include "tui_app.h"
 #include "tui_wake.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define LOOK_MS 1000.0
 
 struct mf_node_watch {
 	pthread_mutex_t mutex;
 	pthread_cond_t wake;
 	int pipe[2];
-	bool asked, answered, quit, gone;
-	mf_node_state state;
+	bool shown, answered, quit, gone;
+	mf_node_state state; /* told last; not known when it is to be told anew */
 };
 
 static void look(mf_gpu_watch **watch, mf_node_state *out)
@@ -29,6 +33,20 @@ static void look(mf_gpu_watch **watch, mf_node_state *out)
 	out->n_gpus = mf_gpu_watch_read(*watch, out->gpu, MF_MAX_NODE_GPUS);
 }
 
+/* Sleeps until a second after `since_ms`, or until somebody has something to say. */
+static void rest(mf_node_watch *n, double since_ms)
+{
+	double left = since_ms + LOOK_MS - mf_now_ms();
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_nsec += (long)(left * 1e6);
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	if (left > 0)
+		pthread_cond_timedwait(&n->wake, &n->mutex, &t);
+}
+
 static void release(mf_node_watch *n)
 {
 	mf_wake_close(n->pipe);
@@ -42,17 +60,24 @@ static void *watch_main(void *payload)
 	mf_node_watch *n = payload;
 	mf_node_state *state = malloc(sizeof(*state));
 	mf_gpu_watch *watch = NULL;
+	double looked_at_ms = -LOOK_MS;
 
 	pthread_mutex_lock(&n->mutex);
 	while (!n->quit && state) {
-		if (!n->asked) {
+		if (!n->shown) {
 			pthread_cond_wait(&n->wake, &n->mutex);
 			continue;
 		}
+		if (n->state.known && mf_now_ms() - looked_at_ms < LOOK_MS) {
+			rest(n, looked_at_ms);
+			continue;
+		}
 		pthread_mutex_unlock(&n->mutex);
+		looked_at_ms = mf_now_ms();
 		look(&watch, state);
 		pthread_mutex_lock(&n->mutex);
-		n->asked = false;
+		if (n->state.known && memcmp(&n->state, state, sizeof(*state)) == 0)
+			continue;
 		n->answered = true;
 		n->state = *state;
 		mf_wake(n->pipe);
@@ -80,7 +105,11 @@ mf_node_watch *mf_node_watch_new(void)
 		return NULL;
 	}
 	pthread_mutex_init(&n->mutex, NULL);
-	pthread_cond_init(&n->wake, NULL);
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&n->wake, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
 	int failed = mf_thread_start(&thread, &detached, watch_main, n);
@@ -105,11 +134,14 @@ void mf_node_watch_free(mf_node_watch *n)
 		release(n); /* else the thread does, when it comes back */
 }
 
-void mf_node_watch_ask(mf_node_watch *n)
+void mf_node_watch_show(mf_node_watch *n, bool shown)
 {
 	pthread_mutex_lock(&n->mutex);
-	n->asked = true;
-	pthread_cond_broadcast(&n->wake);
+	if (shown && !n->shown) {
+		n->state.known = false;
+		pthread_cond_broadcast(&n->wake);
+	}
+	n->shown = shown;
 	pthread_mutex_unlock(&n->mutex);
 }
 

@@ -167,17 +167,16 @@ static void complete(mf_app *a, const char *const *names, size_t word_at)
 /* Names that may follow an action, NULL-terminated; false when it takes any text. */
 static bool names_for(const mf_app *a, mf_action action, const char **out, size_t cap)
 {
-	static const char *const toggles[] = {"on", "off", NULL};
 	const mf_knob *knob = mf_knob_of(a, action);
 	const char *const *names = action == MF_ACT_MODEL     ? mf_builtin_names("models")
 				   : action == MF_ACT_CLUSTER ? mf_builtin_names("clusters")
 				   : action == MF_ACT_THEME   ? mf_theme_names
-				   : action == MF_ACT_MOUSE   ? toggles
 							      : NULL;
 	const mf_choice *table = action == MF_ACT_SORT     ? mf_sort_key_choices
 				 : action == MF_ACT_SHOW   ? mf_show_choices
 				 : action == MF_ACT_DETAIL ? mf_tab_choices
 				 : action == MF_ACT_SIDE   ? mf_side_tab_choices
+				 : action == MF_ACT_MOUSE  ? mf_on_off_choices
 							   : NULL;
 	size_t n = 0;
 

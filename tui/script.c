@@ -58,10 +58,11 @@ static void take_outside(struct script *s)
 		;
 	if (!s->a->side.open || s->a->side.tab != MF_SIDE_NODE || (!s->node && !(s->node = mf_node_watch_new())))
 		return;
-	mf_node_watch_ask(s->node);
+	mf_node_watch_show(s->node, true);
 	struct pollfd fd = {mf_node_watch_fd(s->node), POLLIN, 0};
 	poll(&fd, 1, -1);
 	mf_node_watch_take(s->node, &s->a->side.node);
+	mf_node_watch_show(s->node, false);
 }
 
 static mf_status dump(struct script *s, mf_err *err)

@@ -22,6 +22,9 @@
 
 #define RESTORE_MAX 256
 #define OSC52_MAX 74000
+#define IN_FLIGHT 2    /* frames on their way to the terminal at most, */
+#define BURST_MS 300.0 /* among those that follow one another closer than this */
+#define LOST_MS 3000.0 /* an answer that takes longer is not waited for */
 
 struct mf_tty {
 	int fd, signal_read;
@@ -36,6 +39,11 @@ struct mf_tty {
 	mf_buf sgr[MF_ROLE_COUNT];
 	mf_cells front;
 	bool front_valid, cursor_shown;
+	/* Frames queued and frames the terminal is known to have drawn; those it was asked about, the oldest first. */
+	unsigned frames, drawn, asked[IN_FLIGHT + 1];
+	int n_asked;
+	bool answers; /* it has, once */
+	double framed_at_ms, asked_at_ms;
 };
 
 /* What signal handlers may touch: set before they are installed, cleared after they are removed. */
@@ -288,10 +296,13 @@ fail:
 	return MF_EENV;
 }
 
+static void settle(mf_tty *t);
+
 void mf_tty_close(mf_tty *t)
 {
 	if (!t)
 		return;
+	settle(t);
 	remove_signals();
 	restore_now();
 	close(t->fd);
@@ -317,9 +328,77 @@ int mf_tty_fd(const mf_tty *t)
 	return t->fd;
 }
 
+/* Frames on their way: one that nothing followed for a while has arrived. */
+static unsigned in_flight(const mf_tty *t)
+{
+	if (!t->answers || (t->n_asked == 0 && mf_now_ms() - t->framed_at_ms >= BURST_MS))
+		return 0;
+	return t->frames - t->drawn;
+}
+
+double mf_tty_patience(const mf_tty *t)
+{
+	if (t->sent < t->out.len || in_flight(t) < IN_FLIGHT)
+		return -1;
+	double left = t->asked_at_ms + LOST_MS - mf_now_ms();
+	return left > 0 ? left : 0;
+}
+
 bool mf_tty_ready(const mf_tty *t)
 {
-	return t->sent >= t->out.len;
+	return t->sent >= t->out.len && mf_tty_patience(t) <= 0;
+}
+
+void mf_tty_answered(mf_tty *t)
+{
+	if (!t->answers || t->n_asked == 0) {
+		t->answers = true;
+		t->drawn = t->frames;
+		t->n_asked = 0;
+		return;
+	}
+	t->drawn = t->asked[0];
+	memmove(t->asked, t->asked + 1, (size_t)--t->n_asked * sizeof(t->asked[0]));
+}
+
+/* Asks after a frame that follows another closely, and after the first one, whether this terminal answers at all. */
+static void count_frame(mf_tty *t)
+{
+	double now = mf_now_ms();
+
+	if (t->answers && (in_flight(t) == 0 || mf_tty_patience(t) == 0)) {
+		t->drawn = t->frames;
+		t->n_asked = 0;
+	}
+	bool burst = t->answers && (t->n_asked > 0 || now - t->framed_at_ms < BURST_MS);
+	t->frames++;
+	t->framed_at_ms = now;
+	if ((burst || t->frames == 1) && t->n_asked < (int)MF_COUNT(t->asked)) {
+		put(&t->out, "\033[5n");
+		t->asked[t->n_asked++] = t->frames;
+		t->asked_at_ms = now;
+	}
+}
+
+/* Takes answers that are still to come, so that the shell does not get them as typed. */
+static void settle(mf_tty *t)
+{
+	double end = t->answers ? mf_now_ms() + 1000 : t->asked_at_ms + BURST_MS, left;
+	/* A question that has not gone out is not answered. */
+	int n = t->n_asked - (t->sent < t->out.len && t->n_asked > 0);
+
+	while (n > 0 && (left = end - mf_now_ms()) > 0) {
+		struct pollfd fd = {t->fd, POLLIN, 0};
+		char bytes[256];
+		ssize_t got;
+		if (poll(&fd, 1, (int)left + 1) <= 0 || (fd.revents & (POLLHUP | POLLERR | POLLNVAL)) ||
+			(got = read(t->fd, bytes, sizeof(bytes))) <= 0)
+			break;
+		for (ssize_t i = 2; i < got; i++)
+			n -= bytes[i] == 'n' && bytes[i - 2] == '[';
+	}
+	t->n_asked = 0;
+	t->drawn = t->frames;
 }
 
 short mf_tty_events(const mf_tty *t)
@@ -424,6 +503,7 @@ static void move_to(mf_tty *t, int x, int y)
 void mf_tty_frame(mf_tty *t, const mf_cells *s, int cursor_x, int cursor_y)
 {
 	int role = -1, at_x = -1, at_y = -1;
+	size_t before = t->out.len;
 
 	if (t->front.w != s->w || t->front.h != s->h) {
 		if (mf_cells_resize(&t->front, s->w, s->h) < 0)
@@ -476,6 +556,8 @@ void mf_tty_frame(mf_tty *t, const mf_cells *s, int cursor_x, int cursor_y)
 		put(&t->out, t->cnorm);
 		t->cursor_shown = true;
 	}
+	if (t->out.len > before)
+		count_frame(t);
 }
 
 bool mf_tty_copy(mf_tty *t, const char *text, size_t len)
@@ -540,6 +622,7 @@ void mf_tty_suspend(mf_tty *t)
 {
 	struct sigaction dfl, ours;
 
+	settle(t);
 	/* Whatever is still queued would be typed over the shell's screen. */
 	mf_buf_clear(&t->out);
 	t->sent = 0;

@@ -393,8 +393,9 @@ typedef struct mf_node_watch mf_node_watch;
 /** NULL when no thread can be had. */
 mf_node_watch *mf_node_watch_new(void);
 void mf_node_watch_free(mf_node_watch *n);
-void mf_node_watch_ask(mf_node_watch *n);
-/** Readable when an answer is there. */
+/** Its tab came into sight, or went: while it is there the driver is asked once a second. */
+void mf_node_watch_show(mf_node_watch *n, bool shown);
+/** Readable when there is an answer other than the last one. */
 int mf_node_watch_fd(const mf_node_watch *n);
 bool mf_node_watch_take(mf_node_watch *n, mf_node_state *out);
 

@@ -25,7 +25,8 @@ enum {
 	MF_KEY_BACKTAB,
 	MF_KEY_F1,
 	MF_KEY_F12 = MF_KEY_F1 + 11,
-	MF_KEY_MOUSE /* with mf_key_event.button, x, y */
+	MF_KEY_MOUSE, /* with mf_key_event.button, x, y */
+	MF_KEY_REPLY  /* no key: the terminal has got as far as a question of ours, see mf_tty_answered */
 };
 
 typedef struct mf_key_event {

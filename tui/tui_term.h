@@ -27,8 +27,17 @@ short mf_tty_events(const mf_tty *t);
 /** Descriptor that becomes readable on a signal; mf_tty_signals takes the bits. */
 int mf_tty_signal_fd(const mf_tty *t);
 unsigned mf_tty_signals(mf_tty *t);
-/** True when all output has gone out: only then may a new frame be drawn, so a slow reader gets fewer frames. */
+/**
+ * True when a new frame may be drawn: all output has gone out, and of frames that follow closely no more than one is
+ * still on its way, so that a slow link gets fewer frames and no backlog. What buffers the link has, only the terminal's
+ * answers tell: in a burst each frame ends in a status request (DSR 5). One that has not answered the first frame's is
+ * not waited for, nor is an answer for longer than three seconds.
+ */
 bool mf_tty_ready(const mf_tty *t);
+/** Milliseconds until a missing answer is given up; -1 when none is waited for. */
+double mf_tty_patience(const mf_tty *t);
+/** An answer came (MF_KEY_REPLY). */
+void mf_tty_answered(mf_tty *t);
 /** Queues what differs from the last frame, with the cursor left at (x, y), hidden when x < 0. */
 void mf_tty_frame(mf_tty *t, const mf_cells *s, int cursor_x, int cursor_y);
 /** Forgets what is on the screen: the next frame is drawn whole. */

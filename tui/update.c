@@ -11,8 +11,6 @@ const mf_choice mf_show_choices[] = {
 	{MF_SHOW_REJECTED, "rejected", "plans that cannot"},
 	{0, NULL, NULL},
 };
-static const mf_choice on_off[] = {{0, "off", ""}, {1, "on", ""}, {0, NULL, NULL}};
-
 void mf_app_say(mf_app *a, bool is_error, const char *fmt, ...)
 {
 	va_list ap;
@@ -228,7 +226,7 @@ static int toggled(mf_app *a, const char *argument, bool now)
 {
 	if (!*argument)
 		return !now;
-	int v = mf_choice_value(on_off, argument);
+	int v = mf_choice_value(mf_on_off_choices, argument);
 	if (v < 0)
 		mf_app_say(a, true, "'%.60s' is neither on nor off", argument);
 	return v;
@@ -797,6 +795,8 @@ unsigned mf_app_key(mf_app *a, const mf_key_event *k)
 	unsigned fx;
 	char name[16], leave[16];
 
+	if (k->key == MF_KEY_REPLY)
+		return 0;
 	a->message[0] = 0;
 	if (k->key == MF_KEY_MOUSE)
 		return a->prompt.action == MF_ACT_NONE ? mouse(a, k) | MF_FX_REDRAW : MF_FX_REDRAW;

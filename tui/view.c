@@ -537,7 +537,8 @@ static int draw_assumptions(mf_app *a, mf_cells *s, mf_rect r)
 		bool differs = strcmp(now, was) != 0;
 		const char *text[] = {
 			mf_tui_keys[k->action - 1].name, now, differs ? was : "", mf_tui_keys[k->action - 1].help};
-		list_line(a, s, list, n, differs ? MF_ROLE_ACCENT : MF_ROLE_POPUP, x, text, 4);
+		/* What there is no room for stands below, of the chosen line. */
+		list_line(a, s, list, n, differs ? MF_ROLE_ACCENT : MF_ROLE_POPUP, x, text, r.w >= 110 ? 4 : 3);
 	}
 	a->n_items = n;
 	return n + 1;

@@ -23,11 +23,9 @@ enum kind {
 #define BOTH (TRAIN | SERVE)
 #define AT(field) offsetof(mf_settings, field)
 
-static const mf_choice on_off[] = {{0, "off", ""}, {1, "on", ""}, {0, NULL, NULL}};
-
 static const mf_knob knobs[] = {
-	{MF_ACT_CONSTRAINT, K_BOOL, BOTH, AT(constraint), 0, 1, on_off, true},
-	{MF_ACT_TAX, K_BOOL, BOTH, AT(tax), 0, 1, on_off, true},
+	{MF_ACT_CONSTRAINT, K_BOOL, BOTH, AT(constraint), 0, 1, mf_on_off_choices, true},
+	{MF_ACT_TAX, K_BOOL, BOTH, AT(tax), 0, 1, mf_on_off_choices, true},
 	{MF_ACT_OVERLAY, K_OVERLAY, BOTH, AT(overlay), 0, 0, NULL, false},
 	{MF_ACT_LEDGER, K_CHOICE, BOTH, AT(search.cost.ledger), 0, 0, mf_ledger_choices, false},
 	{MF_ACT_SPACE, K_CHOICE, BOTH, AT(search.space), 0, 0, mf_space_choices, false},

@@ -60,8 +60,8 @@ mf_status mf_fail(mf_err *err, mf_status st, const char *fmt, ...) MF_PRINTF(3, 
 /** As mf_fail, naming the file (NULL: none), line (0: none) and field (NULL: none). */
 mf_status mf_fail_at(mf_err *err, mf_status st, const char *file, int line, const char *field, const char *fmt, ...)
 	MF_PRINTF(6, 7);
-/** "file:line: field: message", less the parts that are not known. Borrowed from `out`. */
 #define MF_ERR_TEXT_MAX 768
+/** Writes "file:line: field: message", less the parts that are not known; returns `out`. */
 const char *mf_err_text(const mf_err *err, char out[MF_ERR_TEXT_MAX]);
 /** Exit code of a status: 0 done, 1 negative answer, 2 usage or input, 3 environment, 4 our bug. */
 int mf_status_exit_code(mf_status st);

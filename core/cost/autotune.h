@@ -25,6 +25,7 @@ typedef struct mf_kernel_time {
 typedef struct mf_autotune mf_autotune;
 /** Reads a report; a report of another GPU than the cluster's is an error. Errors name file, line and field. */
 mf_status mf_autotune_read(mf_autotune **out, const char *path, const mf_cluster *cluster, mf_err *err);
+/** As mf_autotune_read, from a document; the report borrows nothing from it. */
 mf_status mf_autotune_from_doc(mf_autotune **out, const mf_doc *doc, const mf_cluster *cluster, mf_err *err);
 void mf_autotune_free(mf_autotune *a);
 /** Where the times come from, and whether they are invented (test fixtures). */

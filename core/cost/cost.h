@@ -106,6 +106,7 @@ typedef struct mf_cost_opts {
 
 /** Evaluator over fixed inputs. Owns its memo tables; not thread-safe: one a thread. Inputs and constants are borrowed. */
 typedef struct mf_cost mf_cost;
+/** MF_EBUG where an input that pricing needs is missing, MF_ENOMEM; `opts` NULL: the defaults. */
 mf_status mf_cost_new(
 	mf_cost **out, const mf_inputs *in, const mf_consts *consts, const mf_cost_opts *opts, mf_err *err);
 void mf_cost_free(mf_cost *c);

@@ -105,13 +105,18 @@ bool mf_experts_load_named(const char *name, double tokens, double topk, double 
 	return true;
 }
 
+double mf_experts_imbalance(double ep, double local, double slots, double cv2)
+{
+	return ep > 1 ? 1 + 0.8 * sqrt(2 * log(ep)) * sqrt(cv2 / local + 1 / fmax(slots / ep, 1)) : 1;
+}
+
 void mf_experts_share(
 	const mf_experts_load *l, double tokens, double topk, double experts, double ep, mf_experts_shape *s)
 {
 	double local = experts / ep, imb = 1;
 
-	if (ep > 1 && l->cv2 > 0)
-		imb = fmin(ep, 1 + 0.8 * sqrt(2 * log(ep)) * sqrt(l->cv2 / local + 1 / fmax(tokens * topk / ep, 1)));
+	if (l->cv2 > 0)
+		imb = fmin(ep, mf_experts_imbalance(ep, local, tokens * topk, l->cv2));
 	s->tokens = tokens;
 	s->local = local;
 	s->active = fmin(local, l->active / ep * (1 + 0.5 * (imb - 1)));
@@ -201,6 +206,11 @@ double mf_mla_bmm_us(
 
 	return g[MF_BMM_T0] + 2 * batch * heads * head_dim * kv_lora / (r->peak[MF_BF16] * g[MF_BMM_ROOF]) +
 	       bytes / (r->hbm * g[MF_BMM_HBM]) * warm(r, bytes, g[MF_BMM_L2], g[MF_BMM_WARM]);
+}
+
+double mf_link_share(const mf_cluster *c, const mf_consts *k)
+{
+	return fmin(1, c->link_gbps / k->v[MF_C_S_LINK_REF]);
 }
 
 double mf_all_reduce_us(const double *g, double n, double bytes, double share)

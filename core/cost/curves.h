@@ -17,6 +17,7 @@ typedef struct mf_gpu_rates {
 	double sms;
 	double l2; /* bytes of cache that may still hold what the operation reads; 0: none, as between layers of a model */
 } mf_gpu_rates;
+/** Rates of a cluster's GPU, from its datasheet. */
 mf_gpu_rates mf_gpu_rates_of(const mf_cluster *c);
 /** As a benchmark sees the GPU that repeats one operation: what fits the cache is found there. */
 mf_gpu_rates mf_gpu_rates_warm(const mf_cluster *c);
@@ -68,6 +69,11 @@ typedef struct mf_experts_load {
  * 1 and 0.8 of the tokens, scaled to tokens x choices. False for another name.
  */
 bool mf_experts_load_named(const char *name, double tokens, double topk, double experts, mf_experts_load *out);
+/**
+ * Load of the slowest of `ep` ranks of `local` experts over the mean rank's, for `slots` tokens x choices: the extreme of
+ * ep draws, 0.8 sqrt(2 ln ep) deviations; the deviation is of the experts' popularity (cv2) and of sampling.
+ */
+double mf_experts_imbalance(double ep, double local, double slots, double cv2);
 /** The part of it that the slowest of `ep` ranks has: fills active, mine, streamed and rows. */
 void mf_experts_share(
 	const mf_experts_load *l, double tokens, double topk, double experts, double ep, mf_experts_shape *s);
@@ -166,6 +172,9 @@ double mf_mla_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, do
 enum { MF_BMM_T0, MF_BMM_ROOF, MF_BMM_HBM, MF_BMM_L2, MF_BMM_WARM, MF_BMM_CONSTS };
 double mf_mla_bmm_us(
 	const double *g, const mf_gpu_rates *r, double batch, double heads, double head_dim, double kv_lora);
+
+/** Share of a bus rate that the cluster's NVLink reaches, against the link that the tables were measured on. */
+double mf_link_share(const mf_cluster *c, const mf_consts *k);
 
 /** Custom all-reduce inside a graph. Constants: launch, TB/s of bus, us a square root of bytes. */
 enum { MF_AR_T0, MF_AR_BUS, MF_AR_ROOT, MF_AR_CONSTS };

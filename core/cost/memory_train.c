@@ -469,7 +469,7 @@ INLINE struct rates rates_of(const mf_cost *c, const mf_plan *p)
 	}
 	r.weight_embed = fsdp && p->zero_stage >= 3 ? 2 * share[0] : 2;
 	r.moments_embed = stack->precision_aware ? 4 : 8;
-	r.moments = stack->muon ? r.moments_embed / 2 : r.moments_embed;
+	r.moments = stack->optimizer == MF_OPT_MUON ? r.moments_embed / 2 : r.moments_embed;
 	r.on_host = p->sharding == MF_ZERO1_OFFLOAD;
 	r.fsdp = fsdp && p->zero_stage >= 2;
 	r.gathers = fsdp && p->zero_stage >= 3;

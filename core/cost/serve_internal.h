@@ -28,9 +28,14 @@ typedef struct mf_serve_engine {
 	bool splits_chunk; /* under attention DP, the chunk is divided by the ranks */
 	const char *source;
 } mf_serve_engine;
+/** The engine that the stack names. */
 const mf_serve_engine *mf_serve_engine_of(const mf_cost *c);
 /** Host time of a pass with prompts, us a layer: the overlay's, else the engine's. */
 double mf_serve_host_us(const mf_cost *c);
+/** That of all layers, us, where decode waits for it too; else 0: it is seen before the first token only. */
+double mf_serve_pass_host_us(const mf_cost *c);
+/** Requests in flight of one of a plan's engines, at least 1. */
+double mf_serve_clients(const mf_cost *c, const mf_plan *p);
 
 /* ---- one rank ---------------------------------------------------------------------------------------------------- */
 
@@ -41,6 +46,7 @@ typedef struct mf_serve_shape {
 	uint32_t nodes;             /* nodes one stage spans */
 	double kv_heads, heads;     /* of a rank */
 } mf_serve_shape;
+/** False where the plan's degrees do not divide the GPUs. */
 bool mf_serve_shape_of(const mf_cost *c, const mf_plan *p, mf_serve_shape *out);
 
 /** Memory of a rank, bytes. */
@@ -54,6 +60,7 @@ typedef struct mf_serve_bytes {
 	double room;       /* for KV */
 	double context;
 } mf_serve_bytes;
+/** What a rank of a mean pipeline stage holds, and what is left for KV. */
 void mf_serve_bytes_of(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, mf_serve_bytes *out);
 /** Prompt tokens of one pass on one rank. */
 double mf_serve_chunk(const mf_cost *c, const mf_plan *p, const mf_serve_shape *z);

@@ -25,6 +25,16 @@ double mf_serve_host_us(const mf_cost *c)
 	return 1e3 * (isnan(ms) ? mf_serve_engine_of(c)->host_ms : ms);
 }
 
+double mf_serve_pass_host_us(const mf_cost *c)
+{
+	return mf_serve_engine_of(c)->host_stalls > 0 ? mf_serve_host_us(c) * c->in.model->layers : 0;
+}
+
+double mf_serve_clients(const mf_cost *c, const mf_plan *p)
+{
+	return fmax(1, (double)c->in.workload->concurrency / (p->replicas ? p->replicas : 1));
+}
+
 double mf_serve_batch(const mf_cost *c, const mf_serve_bytes *b, double in, double out, double wanted)
 {
 	double one = b->kv_request + b->kv_token * (in + mf_serve_engine_of(c)->output_held * out);
@@ -196,7 +206,7 @@ void mf_serve_run_loop(
 	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_serve_loop *o)
 {
 	const mf_workload *w = c->in.workload;
-	double clients = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1)), mean, waves, rest;
+	double clients = mf_serve_clients(c, p), mean, waves, rest;
 	struct loop s = {.c = c, .p = p, .z = z, .e = mf_serve_engine_of(c)};
 
 	memset(o, 0, sizeof *o);
@@ -207,7 +217,7 @@ void mf_serve_run_loop(
 	s.out = w->output_tokens * mean;
 	s.chunk = mf_serve_chunk(c, p, z);
 	s.pieces = ceil(s.in / s.chunk);
-	s.host = s.e->host_stalls > 0 ? mf_serve_host_us(c) * c->in.model->layers : 0;
+	s.host = mf_serve_pass_host_us(c);
 	steady(&s, b, clients, o);
 	/* A finite queue of equal requests drains in whole turns, the last one partly filled. */
 	if (s.drains && clients > 1.02 * o->running) {

@@ -73,12 +73,9 @@ static double active_experts(const mf_cost *c, double tokens)
 static double imbalance(const mf_cost *c, const mf_serve_shape *z, double slots)
 {
 	const mf_workload *w = c->in.workload;
-	double r = mf_k(c, MF_C_S_SKEW), local = c->in.model->experts / (double)z->ep, cv2, x = 1;
+	double r = mf_k(c, MF_C_S_SKEW), cv2 = r > 1.001 ? fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1) : 0;
+	double x = mf_experts_imbalance(z->ep, c->in.model->experts / (double)z->ep, slots, cv2);
 
-	if (z->ep > 1) {
-		cv2 = r > 1.001 ? fmax(0, (r + 1) / (r - 1) * log(r) / 2 - 1) : 0;
-		x = 1 + 0.8 * sqrt(2 * log(z->ep)) * sqrt(cv2 / local + 1 / fmax(slots / z->ep, 1));
-	}
 	if (w->n_load_bins == c->in.model->experts && z->ep > 1) {
 		double worst = 0, sum = 0;
 		uint32_t each = w->n_load_bins / z->ep;
@@ -161,10 +158,9 @@ static double experts_us(const mf_cost *c, const mf_plan *p, const mf_serve_shap
 		&mf_serve_tables_of(c)->rates, mf_serve_tables_of(c)->rates.peak[type], &s);
 }
 
-/* Share of the bus rate that the cluster's NVLink leaves, against the link the tables were measured on. */
 static double link_share(const mf_cost *c)
 {
-	return fmin(1, c->in.cluster->link_gbps / mf_k(c, MF_C_S_LINK_REF));
+	return mf_link_share(c->in.cluster, c->k);
 }
 
 static double nic(const mf_cost *c)

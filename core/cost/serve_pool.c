@@ -9,12 +9,10 @@ static void prefill_pool(
 {
 	const mf_cluster *cl = c->in.cluster;
 	double in = c->in.workload->input_tokens, chunk = mf_serve_chunk(c, p, z), prompts = fmax(1, chunk / in),
-	       host = 0;
+	       host = mf_serve_pass_host_us(c);
 	double pass_us = 0, alone_us = 0, wire = isnan(cl->nic_gbps) ? cl->pcie_gbps : cl->nic_gbps;
 	mf_serve_pass pass;
 
-	if (mf_serve_engine_of(c)->host_stalls > 0)
-		host = mf_serve_host_us(c) * c->in.model->layers;
 	for (double done = 0; done < in; done += chunk) {
 		mf_serve_load l = {.prompts = prompts, .prompt_tokens = fmin(chunk, in - done), .cached = done};
 
@@ -39,7 +37,7 @@ static void decode_pool(
 	const mf_cost *c, const mf_plan *p, const mf_serve_shape *z, const mf_serve_bytes *b, mf_pool *out)
 {
 	const mf_workload *w = c->in.workload;
-	double clients = fmax(1, (double)w->concurrency / (p->replicas ? p->replicas : 1)), stages;
+	double clients = mf_serve_clients(c, p), stages;
 	double batch = mf_serve_batch(c, b, w->input_tokens, w->output_tokens, fmax(1, clients / z->dp));
 	double accepted = w->draft_tokens ? w->accepted_tokens : 1, running = fmin(clients, batch * z->dp);
 	mf_serve_load l = {.context = w->input_tokens + w->output_tokens / 2.0, .each = w->draft_tokens + 1.0};

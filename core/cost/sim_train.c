@@ -432,3 +432,17 @@ char mf_bar_mark(const mf_bar *b, bool of_layers)
 		return upper;
 	return b->backward ? (char)('a' + b->micro_batch % 26) : (char)('0' + b->micro_batch % 10);
 }
+
+bool mf_bar_columns(const mf_bar *b, double from_ms, double to_ms, int width, int *first, int *end)
+{
+	double scale = width / (to_ms - from_ms);
+
+	if (!(to_ms > from_ms) || (b->start_ms < from_ms && b->end_ms <= from_ms) ||
+		(b->start_ms >= to_ms && b->end_ms > to_ms))
+		return false;
+	*first = (int)floor((b->start_ms - from_ms) * scale);
+	*first = *first < 0 ? 0 : *first >= width ? width - 1 : *first;
+	*end = (int)ceil((b->end_ms - from_ms) * scale);
+	*end = *end > width ? width : *end <= *first ? *first + 1 : *end;
+	return true;
+}

@@ -186,27 +186,19 @@ static void layer_inputs(const mf_cost *c, const mf_plan *p, const tt_step *st, 
 	}
 }
 
-void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explain *ex)
+static void layer_times(const mf_cost *c, const mf_plan *p, opening *o)
 {
-	opening o = {.st = st, .ex = ex};
-	tt_layers again;
-	const tt_layers *l = st->l;
-	const mf_model *m = c->in.model;
-	double tokens = (double)p->micro_batch * c->in.workload->seq / p->cp;
-	double hidden, shared_hidden, floor_excess;
-	uint32_t dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
 	mf_term *t;
 
-	tt_price_layers(c, p, &again, o.kind);
 	for (int i = 0; i < TT_COUNT; i++) {
 		double s =
-			rank_sum(c, &o, offsetof(tt_layer, term[i].f)) + rank_sum(c, &o, offsetof(tt_layer, term[i].b));
+			rank_sum(c, o, offsetof(tt_layer, term[i].f)) + rank_sum(c, o, offsetof(tt_layer, term[i].b));
 		char inputs[sizeof(t->inputs)];
 
 		if (s == 0)
 			continue;
-		layer_inputs(c, p, st, i, inputs, sizeof(inputs));
-		t = term(&o, layer_terms[i].name, s, layer_terms[i].formula, "%s", inputs);
+		layer_inputs(c, p, o->st, i, inputs, sizeof(inputs));
+		t = term(o, layer_terms[i].name, s, layer_terms[i].formula, "%s", inputs);
 		for (uint8_t k = 0; k < layer_terms[i].n_consts; k++) {
 			int id = in_force(c, p, layer_terms[i].consts[k]);
 
@@ -214,11 +206,21 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 				uses(t, (mf_const_id)id);
 		}
 	}
-	hidden = rank_sum(c, &o, offsetof(tt_layer, hidden));
+}
+
+/* What hides, and what cannot. */
+static void overlaps(const mf_cost *c, const mf_plan *p, opening *o)
+{
+	const tt_step *st = o->st;
+	const mf_model *m = c->in.model;
+	double hidden, shared_hidden, floor_excess;
+	mf_term *t;
+
+	hidden = rank_sum(c, o, offsetof(tt_layer, hidden));
 	if (hidden > 0) {
 		bool delayed = c->in.stack->delay_wgrad;
 
-		t = term(&o, "hidden dispatch and combine", -hidden,
+		t = term(o, "hidden dispatch and combine", -hidden,
 			"share * min(dispatch and combine, everything else of the layer)",
 			"schedule=%s delayed wgrad=%d", mf_choice_name(mf_schedule_choices, p->schedule), delayed);
 		uses(t, p->schedule == MF_DUALPIPE ? MF_C_HIDE_DUALPIPE : delayed ? MF_C_HIDE_EP_WGRAD : MF_C_HIDE_EP);
@@ -228,20 +230,20 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 			uses(t, MF_C_EXCHANGE_SMS);
 	}
 	if (st->unhidden != 0)
-		term(&o, st->shown > 1 ? "exchange shown beside copies" : "first and last micro-batch", st->unhidden,
+		term(o, st->shown > 1 ? "exchange shown beside copies" : "first and last micro-batch", st->unhidden,
 			st->shown > 1 ? "offload under overlap: all micro-batches without overlap less all with it"
 				      : "what the first forward and the last backward cannot hide: one "
 					"micro-batch without overlap less one with it",
 			"micro-batches=%.0f", st->m);
-	shared_hidden = rank_sum(c, &o, offsetof(tt_layer, shared_hidden));
+	shared_hidden = rank_sum(c, o, offsetof(tt_layer, shared_hidden));
 	if (shared_hidden > 0) {
-		t = term(&o, "shared experts beside dispatch", -shared_hidden,
+		t = term(o, "shared experts beside dispatch", -shared_hidden,
 			"share * min(shared expert, dispatch and combine)", "shared=%u", m->shared_ffn);
 		uses(t, MF_C_HIDE_SHARED);
 	}
-	floor_excess = rank_sum(c, &o, offsetof(tt_layer, floor_excess));
+	floor_excess = rank_sum(c, o, offsetof(tt_layer, floor_excess));
 	if (floor_excess > 0) {
-		t = term(&o, "host launch floor", floor_excess,
+		t = term(o, "host launch floor", floor_excess,
 			"max(0, host launches - GPU time) + 0.001 of the smaller, forward and backward of each layer",
 			"graphs=%d local experts=%g", (int)c->in.stack->graphs,
 			m->experts ? (double)m->experts / p->ep : 0);
@@ -253,34 +255,54 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 		uses(t, MF_C_GRAPH_CUT);
 		uses(t, MF_C_HOST_TIE);
 	}
+}
+
+/* The first and the last stage, and what pipelining costs. */
+static void pipeline_times(const mf_cost *c, const mf_plan *p, opening *o)
+{
+	const tt_step *st = o->st;
+	const mf_model *m = c->in.model;
+	const tt_layers *l = st->l;
+	double tokens = (double)p->micro_batch * c->in.workload->seq / p->cp;
+	mf_term *t;
+
 	if (st->rank.first > 0) {
-		t = term(&o, "embedding", st->m * st->rank.first * l->embedding, "12 T h bytes / (bw * HBM)",
+		t = term(o, "embedding", st->m * st->rank.first * l->embedding, "12 T h bytes / (bw * HBM)",
 			"T=%.0f h=%u", tokens, m->hidden);
 		uses(t, MF_C_HBM);
 	}
 	if (st->rank.last > 0) {
-		t = term(&o, "head and loss", st->m * st->rank.last * l->head, "GEMM T x V/tp x h + 19 bytes a logit",
+		t = term(o, "head and loss", st->m * st->rank.last * l->head, "GEMM T x V/tp x h + 19 bytes a logit",
 			"T=%.0f V=%u h=%u tp=%u", tokens, m->vocab, m->hidden, p->tp);
 		uses(t, MF_C_GEMM_BF16);
 		uses(t, MF_C_LOSS_BYTES);
 		if (l->mtp > 0)
-			term(&o, "multi-token prediction", st->m * st->rank.last * l->mtp,
+			term(o, "multi-token prediction", st->m * st->rank.last * l->mtp,
 				"depth * (layer + 2h x h projection + head)", "depth=%u", m->mtp_layers);
 	}
 	if (p->pp > 1) {
-		term(&o, "pipeline bubble", st->bubble,
+		term(o, "pipeline bubble", st->bubble,
 			p->schedule == MF_DUALPIPE ? "(p/2 - 1)(F&B + B - 3W) of a mean stage"
 						   : "(p - 1) / (p v) * all stages",
 			"p=%u v=%u micro-batches=%.0f", p->pp, p->vpp, st->m);
-		t = term(&o, "pipeline transfers", st->p2p,
+		t = term(o, "pipeline transfers", st->p2p,
 			"v = 1: 2 (m + p - 1) t; else 2 (p - 1) t + 0.3 m v t; "
 			"t = Ts h 2 / rate + 15 us",
 			"p=%u v=%u", p->pp, p->vpp);
 		uses(t, c->world > c->train_time->domain ? MF_C_NIC_P2P : MF_C_LINK_P2P);
 		uses(t, MF_C_P2P_US);
 	}
+}
+
+/* Gradients, parameters and optimizer state. */
+static void update_times(const mf_cost *c, const mf_plan *p, opening *o)
+{
+	const tt_step *st = o->st;
+	uint32_t dp = mf_plan_dp(p, c->world), edp = mf_plan_edp(p, c->world);
+	mf_term *t;
+
 	if (st->dp_comm > 0) {
-		t = term(&o, p->sharding == MF_FSDP ? "FSDP gather and scatter" : "gradient and parameter exchange",
+		t = term(o, p->sharding == MF_FSDP ? "FSDP gather and scatter" : "gradient and parameter exchange",
 			st->dp_comm,
 			p->sharding == MF_FSDP
 				? "every micro-batch 2 gathers + 1 scatter of dense over dp*cp, experts over edp"
@@ -289,25 +311,38 @@ void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explai
 		uses(t, MF_C_LINK_RING);
 		uses(t, MF_C_NIC);
 		uses(t, MF_C_RING_US);
-		t = term(&o, "hidden gradient and parameter exchange", -st->dp_hidden,
+		t = term(o, "hidden gradient and parameter exchange", -st->dp_hidden,
 			p->sharding == MF_FSDP ? "all but max(0, t - 0.75 compute) + 0.12 t, each micro-batch"
 					       : "all but max(0, t - 0.85 of one micro-batch's pass) + 0.08 t",
 			"dp*cp=%u edp=%u", dp * p->cp, edp);
 		uses(t, p->sharding == MF_FSDP ? MF_C_HIDE_FSDP : MF_C_HIDE_DP);
 		uses(t, p->sharding == MF_FSDP ? MF_C_FSDP_REST : MF_C_DP_REST);
 	}
-	t = term(&o, "optimizer", st->optimizer, "10 bytes a local parameter + 34 a sharded one / (bw * HBM)",
+	t = term(o, "optimizer", st->optimizer, "10 bytes a local parameter + 34 a sharded one / (bw * HBM)",
 		"dense=%.4g experts=%.4g", st->dense, st->experts);
 	uses(t, MF_C_OPT_LOCAL);
 	uses(t, MF_C_OPT_SHARD);
 	uses(t, MF_C_HBM);
 	if (st->offload > 0) {
-		t = term(&o, "optimizer offload", st->offload,
+		t = term(o, "optimizer offload", st->offload,
 			"16 bytes a sharded parameter over PCIe + 30 over host memory", "pcie=%g GB/s host=%g GB/s",
 			c->in.cluster->pcie_gbps, c->in.cluster->host_memory_gbps);
 		uses(t, MF_C_OFFLOAD_PCIE);
 		uses(t, MF_C_OFFLOAD_HOST);
 	}
+}
+
+void tt_explain(const mf_cost *c, const mf_plan *p, const tt_step *st, mf_explain *ex)
+{
+	opening o = {.st = st, .ex = ex};
+	tt_layers again;
+	mf_term *t;
+
+	tt_price_layers(c, p, &again, o.kind);
+	layer_times(c, p, &o);
+	overlaps(c, p, &o);
+	pipeline_times(c, p, &o);
+	update_times(c, p, &o);
 	t = term(&o, "fixed", st->fixed, "data, logging, clipping, synchronization", "a step");
 	uses(t, MF_C_STEP_FIXED);
 	if (st->tax != 1) {

@@ -33,6 +33,7 @@ double mf_cost_steady_ms(mf_cost *c, const mf_plan *p);
 typedef struct mf_simulation_counts {
 	uint64_t simulations, tasks;
 } mf_simulation_counts;
+/** Of this evaluator, since it was made. */
 mf_simulation_counts mf_cost_simulation_counts(const mf_cost *c);
 
 /** Where a bar is drawn. The first ones are the streams of a GPU. */
@@ -63,6 +64,11 @@ typedef struct mf_bar {
  * digit for a forward, a letter for a backward, and the first letter of what belongs to the step as a whole.
  */
 char mf_bar_mark(const mf_bar *b, bool of_layers);
+/**
+ * Columns [*first, *end) that a bar covers where `width` columns show [from_ms, to_ms]: at least one, so that none
+ * disappears. False when it lies outside, or the span is empty.
+ */
+bool mf_bar_columns(const mf_bar *b, double from_ms, double to_ms, int width, int *first, int *end);
 
 /** A step opened in time. Owns its bars. */
 typedef struct mf_timeline {

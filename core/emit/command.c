@@ -99,6 +99,16 @@ static void json_bool(mf_buf *b, const char *name, bool value)
 #define NUMBER(o, field) json_number(b, #field, (double)(o)->field)
 #define BOOL(o, field) json_bool(b, #field, (o)->field)
 
+/* One digit a layer. */
+static void json_digits(mf_buf *b, const char *name, const uint8_t *digits, uint32_t n)
+{
+	json_key(b, name);
+	mf_buf_putc(b, '"');
+	for (uint32_t i = 0; i < n && i < MF_MAX_LAYERS; i++)
+		mf_buf_putc(b, (char)('0' + digits[i]));
+	mf_buf_putc(b, '"');
+}
+
 /* Names and paths are left out of the four inputs: what a thing is called does not change what it does. */
 static void json_model(mf_buf *b, const mf_model *m)
 {
@@ -107,6 +117,7 @@ static void json_model(mf_buf *b, const mf_model *m)
 	NUMBER(m, hidden);
 	NUMBER(m, vocab);
 	NUMBER(m, max_positions);
+	NUMBER(m, learned_positions);
 	json_text(b, "attention", m->attention == MF_MLA ? "mla" : "gqa");
 	NUMBER(m, heads);
 	NUMBER(m, kv_heads);
@@ -123,21 +134,9 @@ static void json_model(mf_buf *b, const mf_model *m)
 	NUMBER(m, shared_ffn);
 	NUMBER(m, expert_groups);
 	NUMBER(m, expert_group_topk);
-	json_key(b, "moe_layer");
-	mf_buf_putc(b, '"');
-	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
-		mf_buf_putc(b, m->moe_layer[i] ? '1' : '0');
-	mf_buf_putc(b, '"');
-	json_key(b, "bare_layer");
-	mf_buf_putc(b, '"');
-	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
-		mf_buf_putc(b, m->bare_layer[i] ? '1' : '0');
-	mf_buf_putc(b, '"');
-	json_key(b, "mixer");
-	mf_buf_putc(b, '"');
-	for (uint32_t i = 0; i < m->layers && i < MF_MAX_LAYERS; i++)
-		mf_buf_putc(b, (char)('0' + m->mixer[i]));
-	mf_buf_putc(b, '"');
+	json_digits(b, "moe_layer", m->moe_layer, m->layers);
+	json_digits(b, "bare_layer", m->bare_layer, m->layers);
+	json_digits(b, "mixer", m->mixer, m->layers);
 	NUMBER(m, mamba_heads);
 	NUMBER(m, mamba_head_dim);
 	NUMBER(m, mamba_state);
@@ -155,10 +154,13 @@ static void json_model(mf_buf *b, const mf_model *m)
 	NUMBER(m, mtp_layers);
 	NUMBER(m, window);
 	NUMBER(m, window_layers);
+	NUMBER(m, attention_chunk);
+	NUMBER(m, chunk_layers);
 	NUMBER(m, quant_block_n);
 	NUMBER(m, quant_block_k);
 	json_text(b, "quant", mf_choice_name(mf_quant_choices, (int)m->quant));
 	BOOL(m, tied_embeddings);
+	BOOL(m, other_parts);
 	BOOL(m, gated);
 	BOOL(m, qkv_bias);
 	BOOL(m, linear_bias);
@@ -187,6 +189,7 @@ static void json_cluster(mf_buf *b, const mf_cluster *c)
 {
 	mf_buf_putc(b, '{');
 	json_text(b, "gpu", c->gpu);
+	NUMBER(c, family);
 	NUMBER(c, sm);
 	NUMBER(c, sm_count);
 	json_key(b, "tflops");
@@ -228,6 +231,10 @@ static void json_workload(mf_buf *b, const mf_workload *w)
 	NUMBER(w, ttft_target_ms);
 	NUMBER(w, tpot_target_ms);
 	BOOL(w, fp8_kv);
+	NUMBER(w, length_spread);
+	NUMBER(w, requests);
+	NUMBER(w, draft_tokens);
+	NUMBER(w, accepted_tokens);
 	NUMBER(w, max_violation);
 	json_key(b, "load_bins");
 	mf_buf_putc(b, '[');
@@ -258,6 +265,15 @@ static void json_stack(mf_buf *b, const mf_stack *s)
 	BOOL(s, einops);
 	BOOL(s, deep_gemm);
 	NUMBER(s, attention_dropout);
+	NUMBER(s, hidden_dropout);
+	NUMBER(s, vocab_multiple);
+	NUMBER(s, optimizer_instances);
+	NUMBER(s, offload_activations);
+	BOOL(s, separate_wgrad);
+	BOOL(s, sequential_experts);
+	BOOL(s, fp8_params);
+	BOOL(s, mtp_repeated);
+	json_text(b, "engine", mf_choice_name(mf_engine_choices, (int)s->engine));
 	json_text(b, "runner_default", s->runner_default);
 	NUMBER(s, mem_fraction);
 	mf_buf_putc(b, '}');

@@ -96,6 +96,7 @@ typedef struct mf_argv {
 	mf_arena *arena;
 	bool failed;
 } mf_argv;
+/** An empty command, whose sink stops at the first guard, or, `forced`, notes it and goes on. */
 mf_status mf_argv_init(mf_argv *a, bool forced, mf_err *err);
 void mf_argv_dispose(mf_argv *a);
 /** SHA-256 over the plan part of the arguments, each followed by a NUL, then over "NAME=value" of the environment likewise. */

@@ -463,47 +463,8 @@ static bool read_layout(const char *text, uint16_t *counts, size_t cap, size_t *
 
 /* ---- from flags to a plan ---------------------------------------------------------------------------------------- */
 
-static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
+static void make_attention(mf_model *m, const struct seen *a)
 {
-	mf_model *m = &out->model;
-	static const struct {
-		const char *name;
-		size_t offset;
-	} needed[] = {
-		{"--num-layers", offsetof(struct seen, layers)},
-		{"--hidden-size", offsetof(struct seen, hidden)},
-		{"--num-attention-heads", offsetof(struct seen, heads)},
-		{"--seq-length", offsetof(struct seen, seq)},
-		{"--micro-batch-size", offsetof(struct seen, micro)},
-	};
-
-	/* Part of a command, as reports quote them: the caller names the model. */
-	if (!a->layers && !a->hidden && !a->heads)
-		return MF_OK;
-	for (size_t i = 0; i < MF_COUNT(needed); i++) {
-		if (*(const uint32_t *)(const void *)((const char *)a + needed[i].offset) == 0)
-			return mf_fail_at(err, MF_EINPUT, NULL, 0, needed[i].name, "the command must give it");
-	}
-	if (a->layers > MF_MAX_LAYERS)
-		return mf_fail_at(
-			err, MF_EINPUT, NULL, 0, "--num-layers", "%u is more than %d", a->layers, MF_MAX_LAYERS);
-	memset(m, 0, sizeof(*m));
-	snprintf(m->name, sizeof(m->name), "command");
-	m->layers = a->layers;
-	m->hidden = a->hidden;
-	m->heads = a->heads;
-	m->vocab = a->vocab + (out->stack.toolchain == MF_MEGATRON_0171 ? 1 : 0);
-	m->max_positions = a->positions ? a->positions : a->seq;
-	m->ffn = a->ffn;
-	m->gated = a->swiglu || a->geglu;
-	m->clamped_glu = a->geglu;
-	m->tied_embeddings = !a->untie;
-	m->linear_bias = !a->no_bias;
-	m->qkv_bias = a->qkv_bias || m->linear_bias;
-	m->norm_eps = a->norm_eps;
-	m->rope_theta = a->rotary_base;
-	m->rope_scaling_factor = 1;
-	m->attention_sinks = same(a->softmax, "learnable");
 	if (a->mla) {
 		m->attention = MF_MLA;
 		m->kv_heads = a->heads;
@@ -534,24 +495,71 @@ static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
 			if (!a->window_skip || (i + 1) % a->window_skip != 0)
 				m->mixer[i] = MF_MIX_WINDOW;
 	}
+}
+
+static mf_status make_experts(mf_model *m, const struct seen *a, mf_err *err)
+{
+	m->experts = a->experts;
+	m->mlp_bias = m->linear_bias;
+	m->topk = a->topk;
+	m->moe_ffn = a->moe_ffn ? a->moe_ffn : a->ffn;
+	m->shared_ffn = a->shared;
+	m->shared_gate = a->shared_gate;
+	m->sigmoid_router = same(a->score, "sigmoid");
+	m->expert_bias = a->expert_bias;
+	m->norm_topk = m->sigmoid_router || !a->pre_softmax;
+	m->expert_groups = a->route_groups;
+	m->expert_group_topk = a->group_topk;
+	return read_layer_freq(m, a->layer_freq, err);
+}
+
+static mf_status make_model(mf_command *out, const struct seen *a, mf_err *err)
+{
+	mf_model *m = &out->model;
+	static const struct {
+		const char *name;
+		size_t offset;
+	} needed[] = {
+		{"--num-layers", offsetof(struct seen, layers)},
+		{"--hidden-size", offsetof(struct seen, hidden)},
+		{"--num-attention-heads", offsetof(struct seen, heads)},
+		{"--seq-length", offsetof(struct seen, seq)},
+		{"--micro-batch-size", offsetof(struct seen, micro)},
+	};
+	mf_status st;
+
+	/* Part of a command, as reports quote them: the caller names the model. */
+	if (!a->layers && !a->hidden && !a->heads)
+		return MF_OK;
+	for (size_t i = 0; i < MF_COUNT(needed); i++) {
+		if (*(const uint32_t *)(const void *)((const char *)a + needed[i].offset) == 0)
+			return mf_fail_at(err, MF_EINPUT, NULL, 0, needed[i].name, "the command must give it");
+	}
+	if (a->layers > MF_MAX_LAYERS)
+		return mf_fail_at(
+			err, MF_EINPUT, NULL, 0, "--num-layers", "%u is more than %d", a->layers, MF_MAX_LAYERS);
+	memset(m, 0, sizeof(*m));
+	snprintf(m->name, sizeof(m->name), "command");
+	m->layers = a->layers;
+	m->hidden = a->hidden;
+	m->heads = a->heads;
+	m->vocab = a->vocab + (out->stack.toolchain == MF_MEGATRON_0171 ? 1 : 0);
+	m->max_positions = a->positions ? a->positions : a->seq;
+	m->ffn = a->ffn;
+	m->gated = a->swiglu || a->geglu;
+	m->clamped_glu = a->geglu;
+	m->tied_embeddings = !a->untie;
+	m->linear_bias = !a->no_bias;
+	m->qkv_bias = a->qkv_bias || m->linear_bias;
+	m->norm_eps = a->norm_eps;
+	m->rope_theta = a->rotary_base;
+	m->rope_scaling_factor = 1;
+	m->attention_sinks = same(a->softmax, "learnable");
+	make_attention(m, a);
 	m->mtp_layers = a->mtp;
 	m->routed_scaling = a->topk_scaling;
-	if (a->experts) {
-		m->experts = a->experts;
-		m->mlp_bias = m->linear_bias;
-		m->topk = a->topk;
-		m->moe_ffn = a->moe_ffn ? a->moe_ffn : a->ffn;
-		m->shared_ffn = a->shared;
-		m->shared_gate = a->shared_gate;
-		m->sigmoid_router = same(a->score, "sigmoid");
-		m->expert_bias = a->expert_bias;
-		m->norm_topk = m->sigmoid_router || !a->pre_softmax;
-		m->expert_groups = a->route_groups;
-		m->expert_group_topk = a->group_topk;
-		mf_status st = read_layer_freq(m, a->layer_freq, err);
-		if (st < 0)
-			return st;
-	}
+	if (a->experts && (st = make_experts(m, a, err)) < 0)
+		return st;
 	out->has_model = true;
 	return MF_OK;
 }
@@ -680,6 +688,70 @@ static mf_status make_plan(mf_command *out, const struct seen *a, unsigned modul
 	return MF_OK;
 }
 
+/* Fills what the flags say; those that nobody knows are noted. */
+static mf_status read_flags(
+	mf_command *out, const char *const *argv, size_t n, struct seen *a, unsigned *modules, mf_err *err)
+{
+	*modules = 0;
+	for (size_t i = 0; i < n; i++) {
+		const char *text = argv[i], *equals = strchr(text, '=');
+		if (strncmp(text, "--", 2) != 0) {
+			size_t len = strlen(text);
+			if (len > 3 && strcmp(text + len - 3, ".py") == 0)
+				snprintf(out->site.pretrain_script, sizeof(out->site.pretrain_script), "%s", text);
+			else if (i > 0)
+				mf_command_unread(out, text);
+			continue;
+		}
+		size_t len = equals ? (size_t)(equals - text) : strlen(text);
+		const struct flag *f = find_flag(text, len);
+		if (!f) {
+			mf_command_unread(out, text);
+			while (!equals && i + 1 < n && strncmp(argv[i + 1], "--", 2) != 0 &&
+				!strstr(argv[i + 1], ".py"))
+				mf_command_unread(out, argv[++i]);
+			continue;
+		}
+		char *at = (char *)a + f->offset;
+		if (f->kind == SWITCH) {
+			*(bool *)at = true;
+			continue;
+		}
+		if (f->kind == SKIP_SWITCH || f->kind == SITE_SWITCH)
+			continue;
+		if (f->kind == LIST) {
+			while (i + 1 < n && strncmp(argv[i + 1], "--", 2) != 0) {
+				int bit = mf_choice_value(mf_recompute_module_choices, argv[++i]);
+				if (bit > 0)
+					*modules |= (unsigned)bit;
+				else
+					mf_command_unread(out, argv[i]);
+			}
+			continue;
+		}
+		if (!equals && i + 1 >= n)
+			return mf_fail_at(err, MF_EINPUT, NULL, 0, f->name, "the value is missing");
+		const char *value = equals ? equals + 1 : argv[++i];
+		mf_status st = MF_OK;
+		if ((f->offset == offsetof(struct seen, nnodes) || f->offset == offsetof(struct seen, nproc)) &&
+			f->kind == INTEGER && (*value < '0' || *value > '9' || strchr(value, ':'))) {
+			/* "gpu", "1:4", "$SLURM_NNODES": only a running job knows. */
+			mf_command_unread(out, f->name);
+			mf_command_unread(out, value);
+			continue;
+		}
+		if (f->kind == INTEGER)
+			st = read_integer(f->name, value, (uint32_t *)(void *)at, err);
+		else if (f->kind == REAL)
+			st = read_real(f->name, value, (double *)(void *)at, err);
+		else if (f->kind == TEXT)
+			*(const char **)(void *)at = value;
+		if (st < 0)
+			return st;
+	}
+	return MF_OK;
+}
+
 mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, mf_intern *intern, mf_err *err)
 {
 	struct seen a = {
@@ -701,66 +773,11 @@ mf_status mf_megatron_read(mf_command *out, const char *const *argv, size_t n, m
 		.attention_dropout = 0.1,
 		.topk_scaling = 1,
 	};
-	unsigned modules = 0;
+	unsigned modules;
 	mf_status st;
 
-	for (size_t i = 0; i < n; i++) {
-		const char *text = argv[i], *equals = strchr(text, '=');
-		if (strncmp(text, "--", 2) != 0) {
-			size_t len = strlen(text);
-			if (len > 3 && strcmp(text + len - 3, ".py") == 0)
-				snprintf(out->site.pretrain_script, sizeof(out->site.pretrain_script), "%s", text);
-			else if (i > 0)
-				mf_command_unread(out, text);
-			continue;
-		}
-		size_t len = equals ? (size_t)(equals - text) : strlen(text);
-		const struct flag *f = find_flag(text, len);
-		if (!f) {
-			mf_command_unread(out, text);
-			while (!equals && i + 1 < n && strncmp(argv[i + 1], "--", 2) != 0 &&
-				!strstr(argv[i + 1], ".py"))
-				mf_command_unread(out, argv[++i]);
-			continue;
-		}
-		char *at = (char *)&a + f->offset;
-		if (f->kind == SWITCH) {
-			*(bool *)at = true;
-			continue;
-		}
-		if (f->kind == SKIP_SWITCH || f->kind == SITE_SWITCH)
-			continue;
-		if (f->kind == LIST) {
-			while (i + 1 < n && strncmp(argv[i + 1], "--", 2) != 0) {
-				int bit = mf_choice_value(mf_recompute_module_choices, argv[++i]);
-				if (bit > 0)
-					modules |= (unsigned)bit;
-				else
-					mf_command_unread(out, argv[i]);
-			}
-			continue;
-		}
-		if (!equals && i + 1 >= n)
-			return mf_fail_at(err, MF_EINPUT, NULL, 0, f->name, "the value is missing");
-		const char *value = equals ? equals + 1 : argv[++i];
-		st = MF_OK;
-		if ((f->offset == offsetof(struct seen, nnodes) || f->offset == offsetof(struct seen, nproc)) &&
-			f->kind == INTEGER && (*value < '0' || *value > '9' || strchr(value, ':'))) {
-			/* "gpu", "1:4", "$SLURM_NNODES": only a running job knows. */
-			mf_command_unread(out, f->name);
-			mf_command_unread(out, value);
-			continue;
-		}
-		if (f->kind == INTEGER)
-			st = read_integer(f->name, value, (uint32_t *)(void *)at, err);
-		else if (f->kind == REAL)
-			st = read_real(f->name, value, (double *)(void *)at, err);
-		else if (f->kind == TEXT)
-			*(const char **)(void *)at = value;
-		if (st < 0)
-			return st;
-	}
-	if ((st = make_model(out, &a, err)) < 0 || (st = make_plan(out, &a, modules, intern, err)) < 0)
+	if ((st = read_flags(out, argv, n, &a, &modules, err)) < 0 || (st = make_model(out, &a, err)) < 0 ||
+		(st = make_plan(out, &a, modules, intern, err)) < 0)
 		return st;
 	if (!a.micro)
 		mf_command_unread(out, "--micro-batch-size is not given: 1 is taken");

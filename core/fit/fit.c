@@ -4,6 +4,7 @@
  */
 #include "spec.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -327,6 +328,9 @@ static mf_status read_tables(run *r, mf_err *err)
 		r->fit->n_rows += mf_table_rows(r->tables[k].t);
 		r->fit->n_bad += mf_table_bad(r->tables[k].t);
 	}
+	if (!r->n_tables && access(r->o->dir, R_OK | X_OK) != 0)
+		return mf_fail_at(
+			err, MF_EINPUT, r->o->dir, 0, NULL, "cannot be read as a folder: %s", strerror(errno));
 	if (!r->n_tables)
 		return mf_fail_at(err, MF_EINPUT, r->o->dir, 0, NULL,
 			"no table of operations here: expected files such as gemm_perf.csv or nccl_perf.csv");
@@ -454,7 +458,7 @@ mf_status mf_fit_run(mf_fit *out, const mf_fit_options *o, mf_err *err)
 		goto done;
 	r->gpu.rates = mf_gpu_rates_warm(&out->gpu);
 	mf_consts_factory(&factory, &out->gpu);
-	r->gpu.link_share = fmin(1, out->gpu.link_gbps / factory.v[MF_C_S_LINK_REF]);
+	r->gpu.link_share = mf_link_share(&out->gpu, &factory);
 	r->gpu.mxfp4_peak = r->gpu.rates.peak[out->gpu.family == MF_BLACKWELL ? MF_FP8 : MF_BF16];
 	if ((st = make_jobs(r, err)) < 0 || (st = mf_pool_new(&pool, o->threads, err)) < 0)
 		goto done;

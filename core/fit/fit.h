@@ -23,23 +23,25 @@ void mf_table_free(mf_table *t);
 size_t mf_table_rows(const mf_table *t);
 /** Rows left out as unreadable. */
 size_t mf_table_bad(const mf_table *t);
-/** Column by name, or one more than the columns for a key of the comment line; -1 when the table has neither. */
+/** Number to ask mf_table_text for: of a column, or of a key of the comment line; -1 when the table has neither. */
 int mf_table_column(const mf_table *t, const char *name);
 /** Text of a cell, never NULL. */
 const char *mf_table_text(const mf_table *t, size_t row, int column);
 /** Number of a cell; NaN when it is none. */
 double mf_table_number(const mf_table *t, size_t row, int column);
+/** Line of a row in the file. */
 int mf_table_line(const mf_table *t, size_t row);
 /** Value of the comment line, or "". */
 const char *mf_table_header(const mf_table *t, const char *key);
 
 /* ---- minimization ---------------------------------------------------------------------------------------------- */
 
-/**
- * Least robust loss of `f` inside bounds, by Nelder-Mead from `x` and from `starts` more points drawn with a fixed seed.
- * Positive parameters move on a logarithmic scale. `x` is updated; returns the loss. Deterministic.
- */
 #define MF_FIT_MAX_PARAMS 12
+/**
+ * Least `f` inside bounds, by Nelder-Mead from `x` and from `starts` more points drawn with a fixed seed; n is at most
+ * MF_FIT_MAX_PARAMS. A parameter whose bounds are positive and more than a factor of four apart moves on a logarithmic
+ * scale. `x` is updated; returns the least. Deterministic.
+ */
 double mf_minimize(double (*f)(void *payload, const double *x), void *payload, double *x, const double *lo,
 	const double *hi, size_t n, unsigned starts);
 

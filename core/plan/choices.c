@@ -52,6 +52,12 @@ const mf_choice mf_optimizer_choices[] = {
 	END,
 };
 
+const mf_choice mf_on_off_choices[] = {
+	{0, "off", ""},
+	{1, "on", ""},
+	END,
+};
+
 const mf_choice mf_phase_choices[] = {
 	{MF_TRAIN, "train", "training under Megatron"},
 	{MF_SERVE, "serve", "serving under SGLang"},

@@ -1,7 +1,9 @@
 /* cluster.c: clusters from YAML, and other sizes of a known GPU by name. */
 #include "plan_internal.h"
 
+#include <ctype.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -105,46 +107,83 @@ static bool read_size(const char **at, uint32_t *value)
 	return true;
 }
 
+/*
+ * A GPU's name without its maker, form and stacks: "NVIDIA H100-80GB-HBM3" and "h100_sxm" are "h100"; *gb is the memory
+ * it says, NaN when none. Words that name another card (PCIe, NVL) stay.
+ */
+static void gpu_essence(const char *name, char *out, size_t size, double *gb)
+{
+	static const char *const said[] = {"nvidia", "geforce", "tesla", "dgx", "hgx", "gpu", "sxm", "sxm2", "sxm3",
+		"sxm4", "sxm5", "sxm6", "hbm2", "hbm2e", "hbm3", "hbm3e", "nvl72", "tensor", "core", "blackwell",
+		"server", "edition"};
+	size_t n = 0;
+
+	*gb = NAN;
+	while (*name) {
+		size_t len = 0;
+		char word[24], *end;
+		double v;
+		bool skip = false;
+
+		for (; isalnum((unsigned char)name[len]); len++)
+			if (len + 1 < sizeof word)
+				word[len] = (char)tolower((unsigned char)name[len]);
+		word[len < sizeof word ? len : sizeof word - 1] = '\0';
+		name += len + (name[len] != '\0');
+		for (size_t i = 0; i < MF_COUNT(said); i++)
+			skip |= strcmp(said[i], word) == 0;
+		v = strtod(word, &end);
+		if (end != word && strcmp(end, "gb") == 0) {
+			*gb = v;
+			skip = true;
+		}
+		for (size_t i = 0; !skip && word[i] && n + 1 < size; i++)
+			out[n++] = word[i];
+	}
+	out[n] = '\0';
+	if (strcmp(out, "rtxpro6000") == 0)
+		snprintf(out, size, "rtx6000pro");
+}
+
 bool mf_same_gpu(const char *a, const char *b)
 {
-	static const char *const prefixes[] = {"NVIDIA ", "GeForce "};
+	char one[48], other[48];
+	double gb, other_gb;
 
-	for (size_t i = 0; i < MF_COUNT(prefixes); i++) {
-		size_t len = strlen(prefixes[i]);
-
-		a += strncasecmp(a, prefixes[i], len) == 0 ? len : 0;
-		b += strncasecmp(b, prefixes[i], len) == 0 ? len : 0;
-	}
-	for (;;) {
-		while (*a == ' ')
-			a++;
-		while (*b == ' ')
-			b++;
-		if (*a == '\0' || *b == '\0')
-			return *a == *b;
-		if (strncasecmp(a, b, 1) != 0)
-			return false;
-		a++;
-		b++;
-	}
+	gpu_essence(a, one, sizeof one, &gb);
+	gpu_essence(b, other, sizeof other, &other_gb);
+	return *one && strcmp(one, other) == 0 && isnan(gb) == isnan(other_gb) &&
+	       (isnan(gb) || fabs(gb / other_gb - 1) < 0.1);
 }
 
 bool mf_cluster_of_gpu(mf_cluster *out, const char *gpu)
 {
+	char wanted[48], mine[48];
+	double gb, own_gb;
 	bool found = false;
 
-	for (const char *const *name = mf_builtin_names("clusters"); *name; name++) {
-		mf_cluster c;
-		mf_doc doc;
+	gpu_essence(gpu, wanted, sizeof wanted, &gb);
+	/* The same name; else one that says the memory which the other leaves unsaid. */
+	for (int tolerant = 0; tolerant < 2 && !found; tolerant++) {
+		for (const char *const *name = mf_builtin_names("clusters"); *name; name++) {
+			mf_cluster c;
+			mf_doc doc;
+			bool same;
 
-		if (mf_builtin_open(&doc, "clusters", *name, NULL) < 0)
-			continue;
-		if (mf_cluster_from_doc(&c, &doc, NULL) == MF_OK && mf_same_gpu(c.gpu, gpu) &&
-			(!found || c.nodes < out->nodes)) {
-			*out = c;
-			found = true;
+			if (mf_builtin_open(&doc, "clusters", *name, NULL) < 0)
+				continue;
+			same = mf_cluster_from_doc(&c, &doc, NULL) == MF_OK;
+			mf_doc_dispose(&doc);
+			if (!same)
+				continue;
+			gpu_essence(c.gpu, mine, sizeof mine, &own_gb);
+			same = !tolerant ? mf_same_gpu(c.gpu, gpu)
+					 : strcmp(mine, wanted) == 0 && fabs(gb / (c.hbm_bytes / MF_GB) - 1) < 0.1;
+			if (same && (!found || c.nodes < out->nodes)) {
+				*out = c;
+				found = true;
+			}
 		}
-		mf_doc_dispose(&doc);
 	}
 	return found;
 }

@@ -798,25 +798,6 @@ static mf_status load_path(mf_model *out, const char *path, mf_err *err)
 	return out->quant == MF_QUANT_NONE ? load_quant_beside(out, err) : MF_OK;
 }
 
-const char *mf_model_builtin(const char *name)
-{
-	for (const char *const *known = mf_builtin_names("models"); *known; known++) {
-		const mf_node *n;
-		bool found = strcasecmp(*known, name) == 0;
-		mf_doc d;
-
-		if (!found && mf_builtin_open(&d, "models", *known, NULL) == MF_OK) {
-			n = mf_node_get(d.root, "aliases");
-			for (n = n && n->kind == MF_LIST ? n->first : NULL; n && !found; n = n->next)
-				found = strcasecmp(n->text, name) == 0;
-			mf_doc_dispose(&d);
-		}
-		if (found)
-			return *known;
-	}
-	return NULL;
-}
-
 static bool built_in_name(const char *name)
 {
 	for (const char *const *known = mf_builtin_names("models"); *known; known++)
@@ -827,7 +808,7 @@ static bool built_in_name(const char *name)
 
 mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)
 {
-	const char *alias;
+	const char *alias, *given = name;
 	char path[1200];
 	struct stat sb;
 	mf_doc d;
@@ -851,8 +832,10 @@ mf_status mf_model_load(mf_model *out, const char *name, mf_err *err)
 	if (st < 0)
 		return st;
 	st = mf_model_from_doc(out, &d, err);
-	if (st == MF_OK)
+	if (st == MF_OK) {
 		snprintf(out->name, sizeof out->name, "%.95s", name);
+		mf_model_quant_of_name(out, given);
+	}
 	mf_doc_dispose(&d);
 	return st;
 }

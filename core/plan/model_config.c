@@ -30,9 +30,34 @@ static cJSON *node_json(const mf_node *n)
 	return cJSON_CreateNull();
 }
 
+/* A built-in model that was asked for in another format than its file says. */
+static void put_quant(cJSON *json, const mf_model *m)
+{
+	static const int block[] = {128, 128};
+	static const char *const methods[] = {[MF_QUANT_FP8_BLOCK] = "fp8",
+		[MF_QUANT_FP8] = "modelopt",
+		[MF_QUANT_NVFP4] = "modelopt",
+		[MF_QUANT_MXFP4] = "mxfp4",
+		[MF_QUANT_INT4] = "awq",
+		[MF_QUANT_INT8] = "gptq"};
+	cJSON *q;
+
+	cJSON_DeleteItemFromObjectCaseSensitive(json, "quantization_config");
+	if (m->quant == MF_QUANT_NONE || !(q = cJSON_AddObjectToObject(json, "quantization_config")))
+		return;
+	cJSON_AddStringToObject(q, "quant_method", methods[m->quant]);
+	if (m->quant == MF_QUANT_FP8_BLOCK)
+		cJSON_AddItemToObject(q, "weight_block_size", cJSON_CreateIntArray(block, 2));
+	else if (m->quant == MF_QUANT_FP8 || m->quant == MF_QUANT_NVFP4)
+		cJSON_AddStringToObject(q, "quant_algo", m->quant == MF_QUANT_FP8 ? "FP8" : "NVFP4");
+	else if (m->quant == MF_QUANT_INT4 || m->quant == MF_QUANT_INT8)
+		cJSON_AddNumberToObject(q, "bits", m->quant == MF_QUANT_INT4 ? 4 : 8);
+}
+
 mf_status mf_model_config_json(const mf_model *m, mf_buf *out, mf_err *err)
 {
 	char path[300];
+	mf_model own;
 	cJSON *json;
 	char *text;
 	mf_doc d;
@@ -48,6 +73,8 @@ mf_status mf_model_config_json(const mf_model *m, mf_buf *out, mf_err *err)
 		return st;
 	json = node_json(d.root);
 	cJSON_DeleteItemFromObjectCaseSensitive(json, "aliases"); /* ours, not the model's */
+	if (!m->path[0] && mf_model_from_doc(&own, &d, NULL) == MF_OK && own.quant != m->quant)
+		put_quant(json, m);
 	text = cJSON_Print(json);
 	if (text)
 		mf_buf_puts(out, text);

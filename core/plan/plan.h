@@ -136,8 +136,13 @@ void mf_model_tally(mf_model *m);
  * cannot be priced (unknown model_type, layers of different attention shapes) fails naming the file, line and field.
  */
 mf_status mf_model_load(mf_model *out, const char *name_or_path, mf_err *err);
-/** Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case; NULL for none. */
+/**
+ * Built-in model that goes by `name`: its file's name or one of its `aliases`, without regard to case, separators, owner
+ * ("Qwen/") and last words that change no shape ("-Instruct", "-2507", "-FP8"). NULL for none.
+ */
 const char *mf_model_builtin(const char *name);
+/** Sets the format of the checkpoint where the last words of `name` say one ("-NVFP4"); else leaves it. */
+void mf_model_quant_of_name(mf_model *m, const char *name);
 /** From a parsed document (config.json keys, JSON or YAML). */
 mf_status mf_model_from_doc(mf_model *out, const mf_doc *doc, mf_err *err);
 
@@ -153,6 +158,7 @@ typedef struct mf_param_count {
 	uint64_t active; /* a token's: total less the unused experts' */
 	uint64_t mtp;    /* of the MTP layers, beside `total` */
 } mf_param_count;
+/** Parameters by group, counted from the shapes; biases and norms included, MTP layers apart. */
 void mf_model_count(const mf_model *m, mf_param_count *out);
 /** Parameters of one expert (gate, up, down; biases left out). */
 uint64_t mf_model_expert_params(const mf_model *m);
@@ -188,10 +194,14 @@ typedef struct mf_cluster {
 } mf_cluster;
 /** Built-in name, `NxGPUSxNAME` / `GPUSxNAME` of a built-in GPU (e.g. 256x8xh800), or a YAML path. Not `auto`. */
 mf_status mf_cluster_load(mf_cluster *out, const char *name_or_path, mf_err *err);
-/** Whether two names mean one GPU: vendor and brand, case and blanks do not count ("NVIDIA GeForce RTX 4090", "rtx4090"). */
+/**
+ * Whether two names mean one GPU: maker, brand, form, stacks, case and separators do not count ("NVIDIA GeForce RTX 4090" and
+ * "rtx4090", "h100_sxm" and "H100"), the memory does where both say it or neither.
+ */
 bool mf_same_gpu(const char *a, const char *b);
-/** The built-in cluster of a GPU with the fewest nodes; false when no built-in one has it. */
+/** The built-in cluster of a GPU with the fewest nodes ("H100 80GB" is H100, whose memory it says); false when none has it. */
 bool mf_cluster_of_gpu(mf_cluster *out, const char *gpu);
+/** As mf_cluster_load, from a document; errors name its line and field. */
 mf_status mf_cluster_from_doc(mf_cluster *out, const mf_doc *doc, mf_err *err);
 static inline uint32_t mf_cluster_world(const mf_cluster *c)
 {
@@ -200,6 +210,8 @@ static inline uint32_t mf_cluster_world(const mf_cluster *c)
 
 /* ---- workload, stack, site ------------------------------------------------------------------------------------- */
 
+/** "off" and "on", as 0 and 1. */
+extern const mf_choice mf_on_off_choices[];
 typedef enum mf_phase { MF_TRAIN, MF_SERVE } mf_phase;
 extern const mf_choice mf_phase_choices[];
 typedef enum mf_precision {
@@ -238,6 +250,7 @@ typedef struct mf_workload {
 	uint32_t n_load_bins; /* per-expert token share, from a histogram file; 0 when none */
 	float load_bins[MF_MAX_LOAD_BINS];
 } mf_workload;
+/** Built-in name, YAML path, or NULL: the phase's default. Errors name file, line and field. */
 mf_status mf_workload_load(mf_workload *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_workload_from_doc(mf_workload *out, const mf_doc *doc, mf_err *err);
 
@@ -310,13 +323,13 @@ typedef struct mf_stack {
 	uint8_t offload_activations;  /* bits of mf_offload_module: saved activations that wait in host memory */
 	bool separate_wgrad;          /* no gradient-accumulation fusion: weight gradients exist on their own first */
 	bool sequential_experts;      /* experts one by one, no grouped GEMM */
-	bool muon;                    /* Muon: matrices have one moment */
 	bool fp8_params;              /* weights are kept and gathered in 8 bits */
 	bool mtp_repeated;            /* one set of MTP weights, used at every depth */
 	char runner_default[24];      /* SGLang's MoE runner when the plan says auto */
 	double mem_fraction;          /* serving; NaN: from the ledger */
 	mf_engine engine;             /* serving: whose scheduler and host time are priced */
 } mf_stack;
+/** Built-in name, YAML path, or NULL: the phase's default. Errors name file, line and field. */
 mf_status mf_stack_load(mf_stack *out, const char *name_or_path, mf_phase phase, mf_err *err);
 mf_status mf_stack_from_doc(mf_stack *out, const mf_doc *doc, mf_err *err);
 
@@ -482,6 +495,7 @@ typedef struct mf_kernel {
 } mf_kernel;
 /** 0 is "no kernel", so a packed kernel is never 0. */
 uint16_t mf_kernel_pack(const mf_kernel *k);
+/** False, and *out untouched, when `packed` is 0 or no packed kernel. */
 bool mf_kernel_unpack(mf_kernel *out, uint16_t packed);
 
 /* ---- all inputs together --------------------------------------------------------------------------------------- */

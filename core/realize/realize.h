@@ -19,6 +19,7 @@ typedef struct mf_realizer {
 	mf_cost *cost;
 	bool always_memory; /* fill memory for refused plans too */
 } mf_realizer;
+/** The verdict: the emitter's first guard, else the memory gate. Allocates nothing. */
 void mf_realize(const mf_realizer *r, const mf_plan *p, mf_verdict *out);
 
 /** Everything a refusal shows: stage, boundary, rule, kind, verbatim reason. Made on demand. Borrowed table strings. */

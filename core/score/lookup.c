@@ -90,10 +90,21 @@ void mf_score_uncovered(mf_judged *out, const char *fmt, ...)
 	va_end(args);
 }
 
+/* "Qwen3-VL-235B-A22B" without its "-VL": of a vision model the language part is priced. True when there is another. */
+static bool language_part(const char *name, char *out, size_t size)
+{
+	const char *vl = strstr(name, "-VL-");
+
+	snprintf(out, size, "%.*s%s", (int)(vl ? vl - name : 0), name, vl ? vl + 3 : name);
+	return vl != NULL;
+}
+
 const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 {
 	struct named_model *m = s->models;
 	const char *wanted;
+	char language[96];
+	bool tower;
 	mf_err err;
 
 	while (m && strcmp(m->name, name) != 0)
@@ -107,7 +118,8 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 		m->name = name;
 		m->next = s->models;
 		s->models = m;
-		wanted = mf_model_builtin(name);
+		tower = language_part(name, language, sizeof language);
+		wanted = mf_model_builtin(language);
 		if (!*name)
 			snprintf(m->why_not, sizeof m->why_not, "model not stated");
 		else if (!wanted)
@@ -116,6 +128,10 @@ const mf_model *mf_score_model(mf_score *s, const char *name, mf_judged *out)
 			snprintf(m->why_not, sizeof m->why_not, "%.95s", err.msg);
 		else
 			m->there = true;
+		if (m->there) {
+			mf_model_quant_of_name(&m->model, name);
+			m->model.other_parts |= tower;
+		}
 	}
 	if (!m->there)
 		mf_score_uncovered(out, "%s", m->why_not);
@@ -146,11 +162,10 @@ static void load_sized(struct sized_cluster *c)
 								    : smallest.gpus_per_node;
 	if (node > n)
 		node = n;
-	if (n % node) {
-		snprintf(c->why_not, sizeof c->why_not, "GPUs do not fill whole nodes");
-		return;
-	}
-	snprintf(name, sizeof name, "%ux%ux%.40s", n / node, node, c->gpu);
+	/* Clusters are of equal nodes: 12 GPUs on nodes of 8 are taken as two of 6. */
+	while (n % node)
+		node--;
+	snprintf(name, sizeof name, "%ux%ux%.40s", n / node, node, smallest.gpu);
 	if (mf_cluster_load(&c->cluster, name, &err) < 0)
 		snprintf(c->why_not, sizeof c->why_not, "no built-in cluster of %.40s", c->gpu);
 	else

@@ -50,12 +50,6 @@ static bool lists(const char *words, const char *word)
 
 static bool read_recompute(const char *text, mf_plan *p, mf_judged *out)
 {
-	static const struct {
-		const char *name;
-		unsigned module;
-	} modules[] = {{"core_attn", MF_RC_CORE_ATTN}, {"moe_act", MF_RC_MOE_ACT}, {"layernorm", MF_RC_LAYERNORM},
-		{"mla_up_proj", MF_RC_MLA_UP_PROJ}, {"mlp", MF_RC_MLP}, {"moe", MF_RC_MOE},
-		{"shared_experts", MF_RC_SHARED_EXPERTS}, {"swiglu_act", MF_RC_MOE_ACT}};
 	const char *list = strchr(text, ':');
 
 	if (!*text || strcmp(text, "none") == 0)
@@ -67,32 +61,10 @@ static bool read_recompute(const char *text, mf_plan *p, mf_judged *out)
 		return true;
 	}
 	p->recompute = MF_RECOMPUTE_SELECTIVE;
-	p->recompute_modules = 0;
-	for (size_t i = 0; list && i < MF_COUNT(modules); i++)
-		if (lists(list + 1, modules[i].name))
-			p->recompute_modules |= (uint8_t)modules[i].module;
+	p->recompute_modules = (uint8_t)(list ? mf_score_recompute(list + 1) : 0);
 	if (!p->recompute_modules)
 		mf_score_uncovered(out, "recompute of modules that Megatron does not name");
 	return p->recompute_modules != 0;
-}
-
-static bool read_precision(const char *text, mf_precision *out_precision, mf_judged *out)
-{
-	static const struct {
-		const char *name;
-		mf_precision precision;
-	} names[] = {{"", MF_PREC_BF16}, {"bf16", MF_PREC_BF16}, {"fp8:tensorwise", MF_PREC_FP8_TENSOR},
-		{"fp8", MF_PREC_FP8_TENSOR}, {"fp8:delayed", MF_PREC_FP8_DELAYED}, {"fp8:blockwise", MF_PREC_FP8_BLOCK},
-		{"fp8-blockwise", MF_PREC_FP8_BLOCK}, {"fp8:mxfp8", MF_PREC_MXFP8}, {"mxfp8", MF_PREC_MXFP8},
-		{"nvfp4", MF_PREC_NVFP4}};
-
-	for (size_t i = 0; i < MF_COUNT(names); i++)
-		if (strcmp(names[i].name, text) == 0) {
-			*out_precision = names[i].precision;
-			return true;
-		}
-	mf_score_uncovered(out, "precision %.32s", text);
-	return false;
 }
 
 static void read_dispatcher(const mf_measured *row, mf_dispatcher fallback, mf_plan *p)
@@ -168,7 +140,10 @@ static bool read_workload(const mf_measured *row, mf_workload *w, mf_judged *out
 	w->global_batch = mf_measured_u32(row->gbs, 1024);
 	w->micro_batches[0] = mf_measured_u32(row->mbs, 1);
 	w->n_micro_batches = 1;
-	return read_precision(row->precision, &w->precision, out);
+	if (mf_score_training(row->precision, &w->precision))
+		return true;
+	mf_score_uncovered(out, "precision %.32s", row->precision);
+	return false;
 }
 
 static unsigned read_offload(const mf_measured *row)
@@ -344,7 +319,8 @@ static void golden_stack(const mf_measured *row, const mf_golden *g, struct mf_m
 	s->mtp_repeated = g->flags & MF_GOLD_MTP_REPEATED;
 	s->vocab_multiple = mf_golden_shapes[g->shape].vocab_multiple;
 	s->sequential_experts = !mf_measured_says(row, "grouped-gemm");
-	s->muon = mf_measured_note(row, "optimizer", text, sizeof text) && strcmp(text, "muon") == 0;
+	if (mf_measured_note(row, "optimizer", text, sizeof text) && strcmp(text, "muon") == 0)
+		s->optimizer = MF_OPT_MUON;
 	s->delay_wgrad = lists(row->overlap, "delay_wgrad");
 	s->offload_activations = (uint8_t)read_offload(row);
 	if (g->flags & MF_GOLD_CUBLAS)

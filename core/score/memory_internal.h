@@ -24,6 +24,7 @@ double mf_memory_in_unit(double bytes, const mf_measured *row, const mf_cluster 
 /** Judges a row of a serving engine. */
 void mf_score_memory_serve(
 	mf_score *ctx, struct mf_memory_rig *r, const mf_measured *row, mf_intern *intern, mf_judged *out);
+/** What the ledger's figures mean for a launch. */
 mf_memory_verdict mf_memory_verdict_of(const mf_memory *m);
 
 #endif

@@ -5,18 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "memory_internal.h"
-
-/* Cards that no built-in cluster has: memory the driver offers (nvidia-smi), and a card of the same generation whose
- * cluster stands in for the rest, which these rows do not depend on. */
-static const struct {
-	const char *gpu, *stands_in;
-	double device_mib;
-} cards[] = {
-	{"A10", "L40S", 23028},
-	{"L40", "L40S", 46068},
-};
 
 /* The number that follows `words` in the note; NaN when there is none. A note that begins with "same" leaves to the row
  * before it what it does not say. */
@@ -35,39 +26,23 @@ static double number_after(const mf_score *ctx, const mf_measured *row, const ch
 	return end != at && v > 0 ? v : NAN;
 }
 
-static bool find_cluster(mf_score *ctx, const mf_measured *row, mf_cluster *out_cluster, const mf_cluster **base,
-	bool *stand_in, mf_judged *out)
-{
-	const char *gpu = row->gpu;
-	double device = NAN;
-
-	for (size_t i = 0; i < MF_COUNT(cards); i++)
-		if (strcmp(cards[i].gpu, gpu) == 0) {
-			gpu = cards[i].stands_in;
-			device = cards[i].device_mib * MF_MIB;
-		}
-	/* Weights do not depend on the card: without one they are still compared, but whether they fit is not asked. */
-	*stand_in = !*gpu;
-	*base = mf_score_cluster_of(ctx, *gpu ? gpu : "H100", row->n_gpus, row->gpus_per_node, out);
-	if (!*base)
-		return false;
-	*out_cluster = **base;
-	if (!isnan(device))
-		out_cluster->hbm_bytes = out_cluster->device_bytes = device;
-	return true;
-}
-
 static bool read_quant(const mf_measured *row, mf_model *m, mf_judged *out)
 {
-	if (strcmp(row->precision, "bf16") == 0 || mf_measured_says(row, "bf16 weights")) {
-		m->quant = MF_QUANT_NONE;
-	} else if (strcmp(row->precision, "fp8") == 0) {
-		if (m->quant != MF_QUANT_FP8_BLOCK)
-			m->quant = MF_QUANT_FP8;
-	} else if (*row->precision) {
+	mf_quant quant = m->quant;
+
+	if (mf_measured_says(row, "bf16 weights")) {
+		quant = MF_QUANT_NONE;
+	} else if (*row->precision && !mf_score_weights(row->precision, &quant)) {
 		mf_score_uncovered(out, "weights in %.32s", row->precision);
 		return false;
 	}
+	/* A model published in fp8 has its own kind of it; another is quantized on load, a scale a tensor. */
+	if (quant == MF_QUANT_FP8_BLOCK && m->quant != MF_QUANT_FP8_BLOCK && strcasecmp(row->precision, "fp8") == 0)
+		quant = MF_QUANT_FP8;
+	if (quant == MF_QUANT_FP8_BLOCK && !m->quant_block_n)
+		m->quant_block_n = m->quant_block_k = 128;
+	if (m->quant != MF_QUANT_MXFP4 || quant == MF_QUANT_NONE)
+		m->quant = quant;
 	return true;
 }
 
@@ -133,9 +108,7 @@ void mf_score_memory_serve(
 {
 	mf_inputs in = {&r->model, &r->cluster, &r->work, &r->stack, NULL, intern};
 	const mf_model *model;
-	const mf_cluster *base;
-	mf_cluster cluster;
-	bool stand_in;
+	const mf_cluster *cluster;
 	mf_err err;
 
 	snprintf(out->group, sizeof out->group, "serving engines");
@@ -143,15 +116,13 @@ void mf_score_memory_serve(
 		mf_score_uncovered(out, "a limit of tokens in one prefill pass");
 		return;
 	}
-	/* Of a vision model the language part is priced. */
-	if (!(model = mf_score_model(
-		      ctx, strcmp(row->model, "Qwen3-VL-235B-A22B") == 0 ? "Qwen3-235B-A22B" : row->model, out)) ||
-		!find_cluster(ctx, row, &cluster, &base, &stand_in, out) ||
-		!mf_memory_rig_start(ctx, r, base, "sglang-0.5.15", out))
+	if (!(model = mf_score_model(ctx, row->model, out)) ||
+		/* Weights do not depend on the card: without one they are still compared, but not whether they fit. */
+		!(cluster = mf_score_cluster_of(
+			  ctx, *row->gpu ? row->gpu : "H100", row->n_gpus, row->gpus_per_node, out)) ||
+		!mf_memory_rig_start(ctx, r, cluster, "sglang-0.5.15", out))
 		return;
 	r->model = *model;
-	r->model.other_parts |= strstr(row->model, "-VL-") != NULL;
-	r->cluster = cluster;
 	if (!read_quant(row, &r->model, out) || !read_plan(row, &r->plan, out))
 		return;
 	read_workload(ctx, row, r);
@@ -164,6 +135,6 @@ void mf_score_memory_serve(
 		return;
 	}
 	out->covered = true;
-	out->verdict = stand_in ? MF_MEM_NONE : mf_memory_verdict_of(&r->ex.memory);
+	out->verdict = !*row->gpu ? MF_MEM_NONE : mf_memory_verdict_of(&r->ex.memory);
 	out->predicted = mf_memory_in_unit(figure(row, &r->ex), row, &r->cluster);
 }

@@ -218,7 +218,7 @@ void mf_score_kernel(mf_score *ctx, const mf_measured *row, mf_judged *out)
 /* Share of the bus rates that this GPU's link reaches. */
 static double link_share(const op *o)
 {
-	return o->cl->fabric == MF_FABRIC_PCIE ? 1 : fmin(1, o->cl->link_gbps / o->k->v[MF_C_S_LINK_REF]);
+	return o->cl->fabric == MF_FABRIC_PCIE ? 1 : mf_link_share(o->cl, o->k);
 }
 
 static double nic(const op *o)

@@ -26,7 +26,8 @@ void mf_score_replica_pairs(const mf_scorecard *c, mf_score_replicas *out);
 void mf_score_uncovered(mf_judged *out, const char *fmt, ...) MF_PRINTF(2, 3);
 
 /**
- * The model that a row's `model` names: the built-in of that name or alias (mf_model_builtin). NULL when there is none, with the reason in `out`. Borrowed from the context.
+ * The model that a row's `model` names: the built-in of that name (mf_model_builtin), in the format that the name says;
+ * of a vision model ("-VL-") its language part. NULL when there is none, with the reason in `out`. Borrowed.
  */
 const mf_model *mf_score_model(mf_score *ctx, const char *name, mf_judged *out);
 /**
@@ -39,6 +40,13 @@ const mf_cluster *mf_score_cluster_of(
 	mf_score *ctx, const char *gpu, double n_gpus, double gpus_per_node, mf_judged *out);
 /** Constants for a cluster under the run's overlay option. Borrowed; NULL with the reason in `out` on a bad overlay. */
 const mf_consts *mf_score_consts(mf_score *ctx, const mf_cluster *c, mf_judged *out);
+
+/** Format of a served checkpoint as a precision column names it; false, and nothing set, for an unknown word. */
+bool mf_score_weights(const char *text, mf_quant *out);
+/** Precision of a training run as a precision column names it (empty: bf16); false for an unknown word. */
+bool mf_score_training(const char *text, mf_precision *out);
+/** mf_recompute_modules that a list such as "layernorm,moe_act" or "[core_attn]" names; words that Megatron lacks count for none. */
+unsigned mf_score_recompute(const char *list);
 
 /** True when the run was asked for factory constants ("none"), whatever they were fitted on. */
 bool mf_score_factory(const mf_score *ctx);

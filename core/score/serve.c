@@ -57,6 +57,16 @@ static uint32_t number_before(const char *text, const char *at)
 	return digit && digit < at ? (uint32_t)strtoul(digit, NULL, 10) : 0;
 }
 
+/* Number that follows `word` and stands "per GPU" in `text`; 0 when there is none. */
+static uint32_t number_after(const char *text, const char *word)
+{
+	const char *at = strstr(text, word);
+	char *end;
+	unsigned long v = at ? strtoul(at + strlen(word), &end, 10) : 0;
+
+	return v > 0 && v < 1u << 16 && strncmp(end, " per GPU", 8) == 0 ? (uint32_t)v : 0;
+}
+
 /* The note's engine=NAME VERSION. Sources without one measured SGLang (the LMSYS blogs). */
 static bool read_engine(const mf_measured *row, serve_row *r, mf_judged *out)
 {
@@ -68,7 +78,7 @@ static bool read_engine(const mf_measured *row, serve_row *r, mf_judged *out)
 	char text[64];
 
 	r->stack.engine = MF_ENGINE_SGLANG;
-	if (!mf_measured_note(row, "engine", text, sizeof text)) {
+	if (!mf_measured_note(row, "engine", text, sizeof text) || !*text) {
 		if (!has(row->source_id, "vllm"))
 			return true;
 		snprintf(text, sizeof text, "vllm");
@@ -86,24 +96,16 @@ static bool read_engine(const mf_measured *row, serve_row *r, mf_judged *out)
 /* Checkpoint and cache formats by the habit of each engine: what a precision column of one word means. */
 static bool read_formats(const mf_measured *row, serve_row *r, mf_judged *out)
 {
-	static const struct {
-		const char *name;
-		mf_quant quant;
-	} formats[] = {{"bf16", MF_QUANT_NONE}, {"fp8", MF_QUANT_FP8_BLOCK}, {"fp8-blockwise", MF_QUANT_FP8_BLOCK},
-		{"fp4", MF_QUANT_NVFP4}, {"nvfp4", MF_QUANT_NVFP4}, {"mxfp4", MF_QUANT_MXFP4}, {"int4", MF_QUANT_INT4}};
-	bool trtllm = r->stack.engine == MF_ENGINE_TRTLLM, native4 = r->model.quant == MF_QUANT_MXFP4, known = false;
+	bool trtllm = r->stack.engine == MF_ENGINE_TRTLLM;
+	mf_quant quant = r->model.quant;
 
-	for (size_t i = 0; i < MF_COUNT(formats); i++)
-		if (strcmp(row->precision, formats[i].name) == 0) {
-			known = true;
-			/* A model published in mxfp4 has no other fp4. */
-			if (!native4)
-				r->model.quant = formats[i].quant;
-		}
-	if (*row->precision && !known) {
+	if (*row->precision && !mf_score_weights(row->precision, &quant)) {
 		mf_score_uncovered(out, "precision not modelled: %.40s", row->precision);
 		return false;
 	}
+	/* A model published in mxfp4 has no other format; a name may say which fp8 ("nvidia/...-FP8"). */
+	if (r->model.quant != MF_QUANT_MXFP4 && !(quant == MF_QUANT_FP8_BLOCK && r->model.quant == MF_QUANT_FP8))
+		r->model.quant = quant;
 	if (r->model.quant == MF_QUANT_FP8_BLOCK && !r->model.quant_block_n)
 		r->model.quant_block_n = r->model.quant_block_k = 128;
 	switch (r->model.quant) {
@@ -124,15 +126,18 @@ static bool read_layout(const mf_measured *row, serve_row *r, mf_judged *out)
 	uint32_t world = mf_cluster_world(r->cluster), tp, pp, dp, ep, etp;
 	mf_plan *p = &r->plan;
 	const char *at;
+	bool wide;
 
-	if (isnan(row->tp) && isnan(row->ep) && isnan(row->dp) && world > 1) {
+	wide = isnan(row->tp) && isnan(row->ep) && isnan(row->dp) && world > 1;
+	if (wide && (r->pool == ROW_LOOP || !r->model.experts)) {
 		mf_score_uncovered(out, "layout not stated");
 		return false;
 	}
+	/* A pool of prefill or decode nodes without one: data-parallel attention and experts over all its GPUs. */
 	tp = mf_measured_u32(row->tp, 1);
 	pp = mf_measured_u32(row->pp, 1);
 	dp = mf_measured_u32(row->dp, world / (tp * pp));
-	ep = mf_measured_u32(row->ep, 1);
+	ep = mf_measured_u32(row->ep, wide ? world : 1);
 	if (!dp || tp * pp * dp != world || tp * dp % ep) {
 		mf_score_uncovered(out, "layout does not fill the GPUs");
 		return false;
@@ -187,7 +192,7 @@ static bool read_metric(const mf_measured *row, serve_row *r, mf_judged *out)
 							      : 0;
 	if (r->factor > 0)
 		return true;
-	mf_score_uncovered(out, "metric not modelled: %.40s", row->metric);
+	mf_score_uncovered(out, *row->metric ? "metric not modelled: %.40s" : "metric not stated", row->metric);
 	return false;
 }
 
@@ -199,6 +204,7 @@ static bool one_of_two(double x)
 static bool read_workload(const mf_measured *row, serve_row *r, mf_judged *out)
 {
 	mf_workload *w = &r->work;
+	uint32_t batch;
 
 	if (isnan(row->isl) || (isnan(row->osl) && r->pool == ROW_LOOP) || !(row->isl > 0) ||
 		(r->pool == ROW_LOOP && !(row->osl > 0))) {
@@ -214,7 +220,9 @@ static bool read_workload(const mf_measured *row, serve_row *r, mf_judged *out)
 		w->concurrency = w->requests;
 	} else if (row->concurrency > 0) {
 		w->concurrency = (uint32_t)row->concurrency;
-	} else if (r->pool == ROW_LOOP) {
+	} else if (r->pool == ROW_DECODE && (batch = number_after(row->note, "batch ")) > 0) {
+		w->concurrency = batch * mf_cluster_world(r->cluster);
+	} else if (r->pool != ROW_PREFILL) {
 		mf_score_uncovered(out, "concurrency not stated");
 		return false;
 	}

@@ -25,6 +25,8 @@ typedef struct source {
 	bool other;       /* not Megatron's own trainer, or not its schedules: outside the domain */
 } source;
 
+#define NEWEST_RELEASE 26.08
+
 static const source sources[] = {
 	{.prefix = "mbridge-perf", .dispatcher = MF_DISP_DEEPEP, .by_release = true},
 	{.prefix = "mbridge-cards",
@@ -33,6 +35,11 @@ static const source sources[] = {
 		.dispatcher = MF_DISP_HYBRIDEP,
 		.by_release = true},
 	{.prefix = "mbridge-skills",
+		.release = "26.08",
+		.year_month = 26.08,
+		.dispatcher = MF_DISP_HYBRIDEP,
+		.by_release = true},
+	{.prefix = "mbridge-",
 		.release = "26.08",
 		.year_month = 26.08,
 		.dispatcher = MF_DISP_HYBRIDEP,
@@ -81,13 +88,16 @@ static const source sources[] = {
 	{.prefix = "", .release = "", .year_month = 25.00, .dispatcher = MF_DISP_ALLTOALL},
 };
 
+/* The row's source by its name; a page not in the table that names a vendor container ran as the vendor's tables. */
 static const source *source_of(const mf_measured *r)
 {
+	char container[32];
 	size_t i = 0;
 
 	while (strncmp(sources[i].prefix, r->source_id, strlen(sources[i].prefix)) != 0)
 		i++;
-	return &sources[i];
+	return !*sources[i].prefix && mf_measured_note(r, "container", container, sizeof container) ? &sources[0]
+												    : &sources[i];
 }
 
 /* ---- reading a row --------------------------------------------------------------------------------------------------- */
@@ -114,12 +124,16 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* Year and month of "26.06.01" or "nemo:26.10"; of a name without them that of the newest release in the table. */
 static double release_number(const char *release)
 {
+	size_t skip = strcspn(release, "0123456789");
 	char *end;
-	double major = strtod(release, &end);
+	double major = strtod(release + skip, &end);
 
-	return end != release && major > 20 && major < 100 ? major : NAN;
+	if (major > 20 && major < 100)
+		return major;
+	return strstr(release, "nightly") || strstr(release, "dev") || strstr(release, "main") ? NEWEST_RELEASE : NAN;
 }
 
 /* Rows the targets are not set for: fine-tuning, functional runs, toys, other frameworks. */
@@ -202,12 +216,12 @@ static bool read_work(reading *rd, mf_judged *out)
 		.ttft_target_ms = NAN,
 		.tpot_target_ms = NAN};
 	rd->plan.micro_batch = (uint16_t)mbs;
-	rd->work.precision = strstr(r->precision, "nvfp4")   ? MF_PREC_NVFP4
-			     : strstr(r->precision, "mx")    ? MF_PREC_MXFP8
-			     : strstr(r->precision, "block") ? MF_PREC_FP8_BLOCK
-			     : strstr(r->precision, "fp8")   ? MF_PREC_FP8_TENSOR
-							     : MF_PREC_BF16;
-	if (isnan(rd->cluster->tflops[MF_FP8]) && rd->work.precision != MF_PREC_BF16) {
+	if (!mf_score_training(r->precision, &rd->work.precision)) {
+		mf_score_uncovered(out, "precision %.32s", r->precision);
+		return false;
+	}
+	if ((isnan(rd->cluster->tflops[MF_FP8]) && rd->work.precision != MF_PREC_BF16) ||
+		(isnan(rd->cluster->tflops[MF_FP4]) && rd->work.precision == MF_PREC_NVFP4)) {
 		mf_score_uncovered(out, "precision the GPU lacks");
 		return false;
 	}
@@ -218,36 +232,14 @@ static bool read_work(reading *rd, mf_judged *out)
 
 static void read_recompute(reading *rd)
 {
-	static const struct {
-		const char *word;
-		unsigned module;
-	} words[] = {
-		{"core_attn", MF_RC_CORE_ATTN},
-		{"moe_act", MF_RC_MOE_ACT},
-		{"layernorm", MF_RC_LAYERNORM},
-		{"norm", MF_RC_LAYERNORM},
-		{"mla_up_proj", MF_RC_MLA_UP_PROJ},
-		{"mlp", MF_RC_MLP},
-		{"moe", MF_RC_MOE},
-		{"shared_expert", MF_RC_SHARED_EXPERTS},
-		{"shared_experts", MF_RC_SHARED_EXPERTS},
-	};
 	const char *text = rd->row->recompute, *colon = strchr(text, ':');
-	unsigned modules = 0;
+	unsigned modules;
 
 	if (begins(text, "full")) {
 		rd->plan.recompute = MF_RECOMPUTE_FULL;
 		return;
 	}
-	for (const char *p = begins(text, "selective") && colon ? colon + 1 : ""; *p;) {
-		size_t len = strcspn(p, ",");
-
-		for (size_t i = 0; i < MF_COUNT(words); i++)
-			if (strlen(words[i].word) == len && strncmp(words[i].word, p, len) == 0)
-				modules |= words[i].module;
-		p += len + (p[len] == ',');
-		p += strspn(p, " ");
-	}
+	modules = begins(text, "selective") && colon ? mf_score_recompute(colon + 1) : 0;
 	rd->plan.recompute = modules ? MF_RECOMPUTE_SELECTIVE : MF_RECOMPUTE_NONE;
 	rd->plan.recompute_modules = (uint8_t)modules;
 }
@@ -262,7 +254,7 @@ static void read_software(reading *rd)
 	mf_stack *s = &rd->stack;
 	mf_plan *p = &rd->plan;
 
-	table = begins(r->source_id, "mbridge-perf") || mf_measured_says(r, "weak_scaling");
+	table = rd->src == &sources[0] || mf_measured_says(r, "weak_scaling");
 	if (mf_measured_says(r, "ybrid"))
 		p->dispatcher = MF_DISP_HYBRIDEP;
 	else if (mf_measured_says(r, "eepEP") || mf_measured_says(r, "deepep"))
@@ -471,8 +463,8 @@ static double price(reading *rd, const mf_consts *k, mf_judged *out, bool *extra
 	return t.throughput;
 }
 
-/* Reads all of a row but its figure; NULL with the reason in `out`. */
-static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
+/* All of a row but its figure. */
+mf_train_row *mf_score_train_read(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
 	reading *rd = calloc(1, sizeof *rd);
 	const mf_model *model = NULL;
@@ -491,9 +483,13 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 	if (mf_measured_note(row, "test", test, sizeof test) && (rd->test = mf_golden_find(test)) && isnan(n_gpus) &&
 		rd->test->gpus)
 		n_gpus = rd->test->gpus;
-	if (!mf_measured_note(row, "container", out->release, sizeof out->release))
+	/* A source's own release is only a name: its year and month stand beside it. */
+	if (mf_measured_note(row, "container", out->release, sizeof out->release)) {
+		rd->release = release_number(out->release);
+	} else {
 		snprintf(out->release, sizeof out->release, "%s", rd->src->release ? rd->src->release : "");
-	rd->release = release_number(out->release);
+		rd->release = NAN;
+	}
 	if (isnan(rd->release))
 		rd->release = rd->src->year_month > 0 ? rd->src->year_month : 25;
 	rd->regression = mf_measured_says(row, "regression");
@@ -519,7 +515,7 @@ static reading *read_row(mf_score *ctx, const mf_measured *row, mf_judged *out)
 			read_software(rd);
 			if (metric_factor(rd, &inverse) > 0)
 				return rd;
-			mf_score_uncovered(out, "metric %.60s", row->metric);
+			mf_score_uncovered(out, *row->metric ? "metric %.60s" : "metric not stated", row->metric);
 		}
 	}
 	mf_score_train_dispose(rd);
@@ -531,11 +527,6 @@ void mf_score_train_dispose(mf_train_row *rd)
 	if (rd)
 		mf_intern_free(rd->intern);
 	free(rd);
-}
-
-mf_train_row *mf_score_train_read(mf_score *ctx, const mf_measured *row, mf_judged *out)
-{
-	return read_row(ctx, row, out);
 }
 
 double mf_score_train_rate(mf_train_row *rd, const mf_consts *k, double *measured)
@@ -569,7 +560,7 @@ static const char *gpu_group(const mf_cluster *c)
 
 void mf_score_train(mf_score *ctx, const mf_measured *row, mf_judged *out)
 {
-	reading *rd = read_row(ctx, row, out);
+	reading *rd = mf_score_train_read(ctx, row, out);
 	char plan[MF_PLAN_TEXT_MAX];
 	bool inverse, extrapolated;
 	double rate, factor;

@@ -1,7 +1,7 @@
 /*
- * search.c: tier 1, then refine.c. Lays out the space, then shares chunks of it among worker threads. A chunk's rows have their place
- * in the array before any thread starts, so the result does not depend on how many threads there are or who was faster.
- * Each thread owns one evaluator; the emitter is shared, it does not change.
+ * search.c: tier 1; refine.c does the others. Lays out the space, then shares chunks of it among worker threads. A chunk's
+ * rows have their place in the array before any thread starts, so the result does not depend on how many threads there
+ * are or who was faster. Each thread owns one evaluator; the emitter is shared, it does not change.
  */
 #include "space_internal.h"
 

@@ -103,6 +103,8 @@ const mf_refined *mf_search_refined(const mf_search *s, uint32_t row);
  * first is the plan itself.
  */
 size_t mf_schedule_grid(const mf_plan *p, const mf_inputs *in, mf_plan *out, size_t cap);
+/** Enumerates, ranks and, by opts->tiers, refines. Borrows the inputs and constants while it runs, not after; the same rows for any
+ * number of threads. MF_ECANCELED is not an error here: a canceled search returns the rows it has. */
 mf_status mf_search_run(
 	mf_search **out, const mf_inputs *in, const mf_consts *consts, const mf_search_opts *opts, mf_err *err);
 void mf_search_free(mf_search *s);

@@ -58,6 +58,9 @@ run 2 tui --color mauve
 says err "expected one of auto, never"
 run 2 search --overlay nosuch
 says err "no overlay is named"
+run 2 calibrate --from "$work/nosuch"
+says err "No such file"
+lines err 1
 # A full disk is the user's to mend, not a bug.
 for c in "search --json" "search" "model --json" "help"; do
 	# shellcheck disable=SC2086

@@ -1,5 +1,5 @@
 /* What each tier adds: monotone by construction, flat on a small grid, moving where schedules differ. */
-#include <criterion/criterion.h>
+#include "inputs_fixture.h"
 #include <math.h>
 #include <string.h>
 
@@ -15,17 +15,13 @@ static void levels(const char *model, const char *cluster, mf_phase phase, mf_le
 	static mf_site site;
 	static mf_consts k;
 	mf_search_opts opts = MF_SEARCH_OPTS_INIT;
+	mf_inputs in;
 	mf_search *s;
 	mf_err err = {0};
 
-	cr_assert_eq(mf_model_load(&m, model, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_cluster_load(&c, cluster, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_workload_load(&w, NULL, phase, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_stack_load(&stack, NULL, phase, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_site_load(&site, NULL, &err), MF_OK, "%s", err.msg);
+	load_inputs(&in, &m, &c, &w, &stack, &site, model, cluster, NULL, NULL, phase);
 	mf_consts_factory(&k, &c);
 	w.max_violation = skew;
-	mf_inputs in = {&m, &c, &w, &stack, &site, mf_intern_new()};
 	opts.space = MF_SPACE_PAPER;
 	opts.cost.ledger = ledger;
 	opts.threads = 1;

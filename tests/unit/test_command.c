@@ -1,7 +1,7 @@
 /* Commands as files: every format, hashes, and the reading of files that users have. */
 #include "emit.h"
 
-#include <criterion/criterion.h>
+#include "inputs_fixture.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +21,8 @@ static void set_up(void)
 	mf_err err = {0};
 	mf_emitter *e;
 
-	cr_assert_eq(mf_model_load(&model, "deepseek-v2-lite", &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_cluster_load(&cluster, "8xh800", &err), MF_OK);
-	cr_assert_eq(mf_workload_load(&workload, NULL, MF_TRAIN, &err), MF_OK);
-	cr_assert_eq(mf_stack_load(&stack, NULL, MF_TRAIN, &err), MF_OK);
-	cr_assert_eq(mf_site_load(&site, NULL, &err), MF_OK);
-	in = (mf_inputs){&model, &cluster, &workload, &stack, &site, mf_intern_new()};
+	load_inputs(
+		&in, &model, &cluster, &workload, &stack, &site, "deepseek-v2-lite", "8xh800", NULL, NULL, MF_TRAIN);
 	cr_assert_eq(mf_plan_parse(&plan, "tp1/pp1/ep8/1f1b+ov", MF_TRAIN, in.intern, &err), MF_OK);
 	cr_assert_eq(mf_emitter_new(&e, &in, &err), MF_OK);
 	cr_assert_eq(mf_argv_init(&argv_, false, &err), MF_OK);
@@ -146,6 +142,54 @@ Test(command, the_site_changes_no_hash)
 	cr_expect_str_neq(plan_after, plan_before);
 	mf_argv_dispose(&a);
 	mf_emitter_free(e);
+}
+
+Test(command, every_input_that_changes_a_price_or_a_verdict_is_in_the_plan_hash)
+{
+#define FIELD(of, field)                                                                                               \
+	{                                                                                                              \
+#of "." #field, &of.field, sizeof of.field                                                             \
+	}
+	const struct {
+		const char *name;
+		void *at;
+		size_t size;
+	} fields[] = {
+		FIELD(model, learned_positions),
+		FIELD(model, attention_chunk),
+		FIELD(model, chunk_layers),
+		FIELD(model, other_parts),
+		FIELD(model, moe_latent),
+		FIELD(cluster, family),
+		FIELD(cluster, grace),
+		FIELD(workload, requests),
+		FIELD(workload, length_spread),
+		FIELD(workload, draft_tokens),
+		FIELD(workload, accepted_tokens),
+		FIELD(workload, max_violation),
+		FIELD(stack, hidden_dropout),
+		FIELD(stack, vocab_multiple),
+		FIELD(stack, optimizer_instances),
+		FIELD(stack, offload_activations),
+		FIELD(stack, separate_wgrad),
+		FIELD(stack, sequential_experts),
+		FIELD(stack, optimizer),
+		FIELD(stack, fp8_params),
+		FIELD(stack, mtp_repeated),
+		FIELD(stack, engine),
+	};
+#undef FIELD
+	char before[65], after[65];
+
+	cr_assert_eq(mf_plan_sha256(&plan, &in, before), MF_OK);
+	for (size_t i = 0; i < MF_COUNT(fields); i++) {
+		unsigned char *byte = fields[i].at;
+
+		*byte ^= 1;
+		cr_assert_eq(mf_plan_sha256(&plan, &in, after), MF_OK);
+		cr_expect(strcmp(before, after) != 0, "%s", fields[i].name);
+		*byte ^= 1;
+	}
 }
 
 Test(command, a_users_shell_line_is_read)

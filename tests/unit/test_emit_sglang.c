@@ -1,7 +1,7 @@
 /* The SGLang walk: refusals in the engine's words, golden commands, and commands that read back as their plan. */
 #include "emit.h"
 
-#include <criterion/criterion.h>
+#include "inputs_fixture.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +20,7 @@ static void open_bench(struct bench *b, const char *model, const char *cluster)
 {
 	mf_err err = {0};
 
-	cr_assert_eq(mf_model_load(&b->model, model, &err), MF_OK, "%s: %s", model, err.msg);
-	cr_assert_eq(mf_cluster_load(&b->cluster, cluster, &err), MF_OK, "%s: %s", cluster, err.msg);
-	cr_assert_eq(mf_workload_load(&b->workload, NULL, MF_SERVE, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_stack_load(&b->stack, NULL, MF_SERVE, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_site_load(&b->site, NULL, &err), MF_OK, "%s", err.msg);
-	b->in = (mf_inputs){&b->model, &b->cluster, &b->workload, &b->stack, &b->site, mf_intern_new()};
+	LOAD_INPUTS(*b, model, cluster, NULL, NULL, MF_SERVE);
 	cr_assert_eq(mf_emitter_new(&b->emitter, &b->in, &err), MF_OK, "%s", err.msg);
 }
 

@@ -456,7 +456,7 @@ static void nothing(rig *r)
 }
 static void muon(rig *r)
 {
-	r->stack.muon = true;
+	r->stack.optimizer = MF_OPT_MUON;
 }
 static void two_instances(rig *r)
 {

@@ -80,6 +80,9 @@ Test(model, totals_are_as_published)
 		{"qwen3-coder-480b-a35b", 480.15e9, 35.5e9},
 		{"llama-3.1-70b", 70.554e9, 70.554e9},
 		{"llama-3.1-405b", 405.85e9, 405.85e9},
+		{"qwen3-8b", 8.19e9, 0},
+		{"qwen3-32b", 32.76e9, 0},
+		{"phi-3.5-moe", 41.87e9, 6.64e9},
 	};
 
 	for (size_t i = 0; i < MF_COUNT(published); i++) {
@@ -93,6 +96,29 @@ Test(model, totals_are_as_published)
 			cr_expect_float_eq((double)c.active / published[i].active, 1, 5e-3, "%s active: %llu", m.name,
 				(unsigned long long)c.active);
 	}
+}
+
+/* Where a publisher gives no more digits than the name has. */
+Test(model, totals_are_as_named)
+{
+	static const struct {
+		const char *name;
+		double total, active;
+	} named[] = {{"nemotron-3-ultra-550b-a55b", 550e9, 55e9}, {"qwen3.5-122b-a10b", 122e9, 10e9},
+		{"glm-4.7-flash", 30e9, 0}, {"kimi-k2.5", 1.03e12, 32e9}};
+	mf_model fine = built_in("mixtral-8x22b-g8t8"), coarse = built_in("mixtral-8x22b");
+
+	for (size_t i = 0; i < MF_COUNT(named); i++) {
+		mf_model m = built_in(named[i].name);
+		mf_param_count c;
+
+		mf_model_count(&m, &c);
+		cr_expect_float_eq((double)c.total / named[i].total, 1, 0.005, "%s", m.name);
+		if (named[i].active > 0)
+			cr_expect_float_eq((double)c.active / named[i].active, 1, 0.03, "%s", m.name);
+	}
+	/* Experts cut into eight hold what they held. */
+	cr_expect_eq(fine.experts * mf_model_expert_params(&fine), coarse.experts * mf_model_expert_params(&coarse));
 }
 
 Test(model, groups_add_up_to_the_total)
@@ -274,7 +300,89 @@ Test(model, published_names_are_aliases)
 		cr_expect_str_eq(built_in(pairs[i][0]).name, pairs[i][1]);
 }
 
-/* Two built-in models must not claim one name. */
+/* Owner, case, separators and words that change no shape do not count; a format in the name is the checkpoint's. */
+Test(model, names_of_publishers_and_benchmarks)
+{
+	static const struct {
+		const char *name, *model;
+		mf_quant quant;
+	} names[] = {
+		{"Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", "qwen3-30b-a3b", MF_QUANT_FP8_BLOCK},
+		{"nvidia/Qwen3-30B-A3B-FP4", "qwen3-30b-a3b", MF_QUANT_NVFP4},
+		{"Qwen3_30B_a3B", "qwen3-30b-a3b", MF_QUANT_NONE},
+		{"Qwen3-Coder-30B-A3B-Instruct", "qwen3-30b-a3b", MF_QUANT_NONE},
+		{"Qwen3-235B-A22B-Thinking-2507", "qwen3-235b-a22b", MF_QUANT_NONE},
+		{"nvidia/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b", MF_QUANT_FP8},
+		{"Qwen3-32B-FP8-Static-PerTensor", "qwen3-32b", MF_QUANT_FP8},
+		{"DeepSeekV3", "deepseek-v3", MF_QUANT_FP8_BLOCK},
+		{"nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-v3", MF_QUANT_NVFP4},
+		{"DeepSeek-V3-bf16", "deepseek-v3", MF_QUANT_NONE},
+		{"DeepSeek-V3.2-Speciale", "deepseek-v3.2", MF_QUANT_FP8_BLOCK},
+		{"GPT OSS 120B", "gpt-oss-120b", MF_QUANT_MXFP4},
+		{"gpt-oss-20b-fp4", "gpt-oss-20b", MF_QUANT_MXFP4},
+		{"moonshotai/Kimi-K2-Thinking", "kimi-k2.5", MF_QUANT_INT4},
+		{"Kimi_K2", "kimi-k2", MF_QUANT_FP8_BLOCK},
+		{"zhipuai/GLM-5", "glm-5.2", MF_QUANT_NONE},
+		{"MiniMaxAI/MiniMax-M2.7", "minimax-m2.5", MF_QUANT_FP8_BLOCK},
+		{"LLaMA v3.3 70B", "llama-3.1-70b", MF_QUANT_NONE},
+		{"LLAMA3.1_405B", "llama-3.1-405b", MF_QUANT_NONE},
+		{"Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b", MF_QUANT_NONE},
+		{"Nemotron_3_5_Lightning", "nemotron-3.5-lightning", MF_QUANT_NONE},
+		{"NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", "nemotron-3-super-120b-a12b", MF_QUANT_NVFP4},
+		{"Nemotron_3_Ultra", "nemotron-3-ultra-550b-a55b", MF_QUANT_NONE},
+		{"Mixtral-8x22B-G8T8", "mixtral-8x22b-g8t8", MF_QUANT_NONE},
+		{"Llama-2-70B-AWQ", NULL, MF_QUANT_NONE},
+		{"Qwen3-30B-A22B", NULL, MF_QUANT_NONE},
+		{"Qwen3-3-0B-A3B", NULL, MF_QUANT_NONE},
+		{"Qwen3-14B", NULL, MF_QUANT_NONE},
+		{"Qwen2.5-32B", NULL, MF_QUANT_NONE},
+		{"DeepSeek-V4-Flash", NULL, MF_QUANT_NONE},
+		{"DeepSeek-V3-proxy-14L-64E", NULL, MF_QUANT_NONE},
+		{"GLM-4.5V", NULL, MF_QUANT_NONE},
+		{"Kimi-K3", NULL, MF_QUANT_NONE},
+		{"Nemotron-3-Nano-4B", NULL, MF_QUANT_NONE},
+		{"DeepSeek-R1-Distill-Llama-70B", NULL, MF_QUANT_NONE},
+		{"Instruct-FP8", NULL, MF_QUANT_NONE},
+		{"-", NULL, MF_QUANT_NONE},
+		{"", NULL, MF_QUANT_NONE},
+	};
+
+	for (size_t i = 0; i < MF_COUNT(names); i++) {
+		const char *found = mf_model_builtin(names[i].name);
+		mf_model m;
+
+		if (!names[i].model) {
+			cr_expect_null(found, "%s is no %s", names[i].name, found);
+			continue;
+		}
+		cr_assert_not_null(found, "%s", names[i].name);
+		cr_expect_str_eq(found, names[i].model, "%s", names[i].name);
+		m = built_in(names[i].name);
+		cr_expect_eq(m.quant, names[i].quant, "%s: %d", names[i].name, (int)m.quant);
+		cr_expect_eq(m.quant == MF_QUANT_FP8_BLOCK, m.quant_block_n == 128);
+	}
+}
+
+/* A toolchain must be told the format that was asked for, and reads the same model back. */
+Test(model, a_format_in_the_name_reaches_config_json)
+{
+	static const char *const names[] = {"Qwen3-30B-A3B-FP8", "nvidia/Qwen3-30B-A3B-FP8", "DeepSeek-R1-NVFP4",
+		"DeepSeek-V3-bf16", "Qwen3-32B-AWQ", "Qwen3-32B-int8", "Qwen3-32B-mxfp4", "kimi-k2.5"};
+
+	for (size_t i = 0; i < MF_COUNT(names); i++) {
+		mf_model m = built_in(names[i]), back;
+		mf_buf text = MF_BUF_INIT;
+		mf_err err = {0};
+
+		cr_assert_eq(mf_model_config_json(&m, &text, &err), MF_OK, "%s", err.msg);
+		back = model_of(mf_buf_text(&text));
+		cr_expect_eq(back.quant, m.quant, "%s: %d, not %d", names[i], (int)back.quant, (int)m.quant);
+		cr_expect_eq(back.quant_block_k, m.quant_block_k);
+		mf_buf_dispose(&text);
+	}
+}
+
+/* Two built-in models must not claim one name, nor names that differ in nothing that counts. */
 Test(model, an_alias_names_one_model)
 {
 	const char *seen[512];
@@ -287,6 +395,13 @@ Test(model, an_alias_names_one_model)
 
 		cr_assert_eq(mf_builtin_open(&docs[n_docs], "models", *name, &err), MF_OK);
 		const mf_node *list = mf_node_get(docs[n_docs++].root, "aliases");
+		for (const mf_node *a = list ? list->first : NULL; a; a = a->next) {
+			char owned[160];
+
+			snprintf(owned, sizeof owned, "someone/%s",
+				strrchr(a->text, '/') ? strrchr(a->text, '/') + 1 : a->text);
+			cr_expect_str_eq(mf_model_builtin(owned), *name, "%s", owned);
+		}
 		for (const mf_node *a = list ? list->first : NULL; a && n < MF_COUNT(seen); a = a->next) {
 			for (size_t i = 0; i < n; i++)
 				cr_expect_neq(strcmp(seen[i], a->text), 0, "%s twice", a->text);

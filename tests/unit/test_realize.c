@@ -1,5 +1,5 @@
 /* test_realize.c: the predicate, the wording of its refusals, the catalogue and the notes about the paper's emitter. */
-#include <criterion/criterion.h>
+#include "inputs_fixture.h"
 #include <math.h>
 #include <string.h>
 
@@ -26,13 +26,8 @@ static void open_inputs(const char *model, const char *cluster, mf_phase phase, 
 	mf_err err = {0};
 
 	opts.ledger = ledger;
-	cr_assert_eq(mf_model_load(&f.model, model, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_cluster_load(&f.cluster, cluster, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_workload_load(&f.workload, NULL, phase, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_stack_load(&f.stack, NULL, phase, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_site_load(&f.site, NULL, &err), MF_OK, "%s", err.msg);
+	LOAD_INPUTS(f, model, cluster, NULL, NULL, phase);
 	mf_consts_factory(&f.consts, &f.cluster);
-	f.in = (mf_inputs){&f.model, &f.cluster, &f.workload, &f.stack, &f.site, mf_intern_new()};
 	cr_assert_eq(mf_emitter_new(&f.emitter, &f.in, &err), MF_OK, "%s", err.msg);
 	cr_assert_eq(mf_cost_new(&f.cost, &f.in, &f.consts, &opts, &err), MF_OK, "%s", err.msg);
 	f.realizer = (mf_realizer){f.emitter, f.cost, false};

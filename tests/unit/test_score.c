@@ -194,6 +194,79 @@ Test(score, degrees_beyond_any_plan_are_a_reason_not_a_crash)
 		}
 }
 
+Test(score, gpus_by_any_of_their_names)
+{
+	static const struct {
+		const char *name, *gpu;
+		double n, per_node;
+		uint32_t nodes, node;
+	} names[] = {
+		{"H100", "H100", 16, NAN, 2, 8},
+		{"NVIDIA H100-80GB-HBM3", "H100", 8, 8, 1, 8},
+		{"h200_sxm", "H200", 3, NAN, 1, 3},
+		{"H200 141GB", "H200", 12, 8, 2, 6},
+		{"NVIDIA GB200 NVL72", "GB200", 72, 4, 18, 4},
+		{"GB300", "GB300", 256, 72, 4, 64},
+		{"DGX-B200", "B200", 1, NAN, 1, 1},
+		{"B200 192GB", "B200", 8, NAN, 1, 8},
+		{"RTX PRO 6000 Blackwell Server Edition", "RTX6000Pro", 4, NAN, 1, 4},
+		{"NVIDIA GeForce RTX 4090", "RTX4090", 32, NAN, 16, 2},
+		{"A100-SXM4-80GB", "A100", 8, NAN, 1, 8},
+		{"A100 40GB", "A100-40GB", 8, NAN, 1, 8},
+		{"A10", "A10", 4, 1, 4, 1},
+		{"L40", "L40", 16, NAN, 2, 8},
+		{"H100 PCIe", NULL, 8, NAN, 0, 0},
+		{"H100 NVL", NULL, 8, NAN, 0, 0},
+		{"H20 141GB", NULL, 8, NAN, 0, 0},
+		{"MI300X", NULL, 8, NAN, 0, 0},
+		{"NVIDIA", NULL, 8, NAN, 0, 0},
+		{"A100-really-long-name-that-fits-no-buffer-of-ours-at-all", NULL, 8, NAN, 0, 0},
+	};
+	mf_score_opts opts = {0, NULL};
+	mf_measured_table t;
+	mf_score *ctx;
+	mf_err err;
+
+	cr_assert_eq(parse(&t, HEAD ROW "\n", &err), MF_OK);
+	cr_assert_eq(mf_score_new(&ctx, &t, &opts, &err), MF_OK);
+	for (size_t i = 0; i < MF_COUNT(names); i++) {
+		mf_judged out = {0};
+		const mf_cluster *c = mf_score_cluster_of(ctx, names[i].name, names[i].n, names[i].per_node, &out);
+
+		if (!names[i].gpu) {
+			cr_expect_null(c, "%s", names[i].name);
+			cr_expect(strstr(out.why_not, "no built-in cluster of ") == out.why_not, "%s", out.why_not);
+			continue;
+		}
+		cr_assert_not_null(c, "%s: %s", names[i].name, out.why_not);
+		cr_expect_str_eq(c->gpu, names[i].gpu);
+		cr_expect(c->nodes == names[i].nodes && c->gpus_per_node == names[i].node, "%s: %ux%u", names[i].name,
+			c->nodes, c->gpus_per_node);
+	}
+	mf_score_free(ctx);
+	mf_measured_dispose(&t);
+}
+
+Test(score, precisions_by_any_of_their_names)
+{
+	mf_quant q = MF_QUANT_INT8;
+	mf_precision p = MF_PREC_BF16;
+
+	cr_expect(mf_score_weights("FP8-blockwise", &q) && q == MF_QUANT_FP8_BLOCK);
+	cr_expect(mf_score_weights("fp8_block", &q) && q == MF_QUANT_FP8_BLOCK);
+	cr_expect(mf_score_weights("w4a16", &q) && q == MF_QUANT_INT4);
+	cr_expect(mf_score_weights("BF16", &q) && q == MF_QUANT_NONE);
+	cr_expect(mf_score_weights("nvfp4", &q) && q == MF_QUANT_NVFP4);
+	cr_expect_not(mf_score_weights("int3", &q));
+	cr_expect(mf_score_training("", &p) && p == MF_PREC_BF16);
+	cr_expect(mf_score_training("fp8-mx", &p) && p == MF_PREC_MXFP8);
+	cr_expect(mf_score_training("FP8-CS", &p) && p == MF_PREC_FP8_TENSOR);
+	cr_expect(mf_score_training("fp8:blockwise", &p) && p == MF_PREC_FP8_BLOCK);
+	cr_expect(mf_score_training("fp8:delayed", &p) && p == MF_PREC_FP8_DELAYED);
+	cr_expect(mf_score_training("nvfp4", &p) && p == MF_PREC_NVFP4);
+	cr_expect_not(mf_score_training("int4", &p));
+}
+
 Test(score, the_picture_is_whole_without_a_point)
 {
 	mf_measured_table t;
@@ -285,4 +358,56 @@ Test(score, the_memory_gate_catches_what_died_and_keeps_what_ran)
 	cr_expect_leq(s->probe_share, 0.15);
 	mf_scorecard_free(c);
 	mf_measured_dispose(&t);
+}
+
+/*
+ * Other GPUs, other names and no source: a public row is still read, but for what the new GPU cannot do or a source alone
+ * says. Every figure is a number.
+ */
+Test(score, public_rows_are_still_read_on_other_hardware)
+{
+	static const struct {
+		const char *gpu, *source;
+		double least[2]; /* share of training and serving rows covered */
+	} moved[] = {{"NVIDIA GB300", "elsewhere", {0.9, 0.97}}, {"b200_sxm", "", {0.9, 0.97}},
+		{"H200 141GB", "aic", {0.87, 0.97}}, {"L40S", "elsewhere", {0.87, 0.97}},
+		{"MI300X", "elsewhere", {0, 0}}};
+	mf_score_opts opts = {1u << MF_ROW_TRAIN | 1u << MF_ROW_SERVE, NULL};
+
+	for (size_t i = 0; i < MF_COUNT(moved); i++) {
+		mf_measured_table t;
+		mf_scorecard *c;
+		mf_err err;
+
+		cr_assert_eq(mf_measured_read(&t, SOURCE_DIR "/tests/data/measured.csv", &err), MF_OK, "%s", err.msg);
+		for (size_t k = 0; k < t.n; k++) {
+			t.rows[k].gpu = moved[i].gpu;
+			t.rows[k].source_id = moved[i].source;
+		}
+		cr_assert_eq(mf_score_run(&c, &t, &opts, &err), MF_OK, "%s", err.msg);
+		for (int kind = MF_ROW_TRAIN; kind <= MF_ROW_SERVE; kind++) {
+			double covered = (double)(c->kinds[kind].covered + c->outside[kind].covered);
+			double all = (double)(c->kinds[kind].rows + c->outside[kind].rows);
+
+			cr_expect_geq(covered / all, moved[i].least[kind], "%s kind %d: %g of %g", moved[i].gpu, kind,
+				covered, all);
+			cr_expect(moved[i].least[kind] > 0 || covered == 0, "%s", moved[i].gpu);
+		}
+		for (size_t k = 0; k < t.n; k++)
+			if (c->judged[k].covered)
+				cr_expect(c->judged[k].predicted > 0 && isfinite(c->judged[k].predicted), "%s: %g",
+					t.rows[k].id, c->judged[k].predicted);
+		mf_scorecard_free(c);
+		mf_measured_dispose(&t);
+	}
+}
+
+Test(score, recompute_modules_are_read_by_their_names)
+{
+	cr_expect_eq(mf_score_recompute("layernorm,moe_act"), MF_RC_LAYERNORM | MF_RC_MOE_ACT);
+	cr_expect_eq(mf_score_recompute("[core_attn + mlp]"), MF_RC_CORE_ATTN | MF_RC_MLP);
+	cr_expect_eq(mf_score_recompute("norm,act,shared_expert"), MF_RC_LAYERNORM | MF_RC_SHARED_EXPERTS);
+	cr_expect_eq(mf_score_recompute("swiglu_act"), MF_RC_MOE_ACT);
+	cr_expect_eq(mf_score_recompute("op"), 0);
+	cr_expect_eq(mf_score_recompute(""), 0);
 }

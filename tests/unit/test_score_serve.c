@@ -50,6 +50,19 @@ Test(score_serve, a_row_becomes_a_plan_and_an_engine)
 		{"a,serve,DeepSeek-V3,H100,72,8,1,,72,,72,,,4000,,9216,decode_tokens_per_s_per_node,9,tok/s/"
 		 "node,ok,s,x",
 			"tp1/pp1/ep72/a2a:deepep", "sglang-wide", ""},
+		/* A pool without a layout is wide; its load stands in the note. */
+		{"a,serve,Kimi-K2,H200,96,8,,,,,,,,2000,100,,decode_tokens_per_s_per_node,9,tok/s/node,ok,s,"
+		 "decode batch 480 per GPU",
+			"tp1/pp1/ep96/a2a:deepep", "sglang-wide", ""},
+		{"a,serve,DeepSeek-V3,GB200,48,4,,,,,,,,2000,,,decode_tokens_per_s_per_gpu,9,tok/s,ok,s,decode-only",
+			"", "", "concurrency not stated"},
+		/* Names that no table has. */
+		{"a,serve,nvidia/Qwen3-235B-A22B-NVFP4,NVIDIA B200,4,,4,1,4,1,1,NVFP4,,1000,1000,16,tpot,9,ms,ok,"
+		 "somewhere,engine=vLLM v0.99.1rc2",
+			"tp4/pp1/ep4", "vllm", ""},
+		{"a,serve,Qwen3-VL-30B-A3B-Instruct,h100_sxm,2,,2,1,1,2,1,,,1000,1000,16,tpot,9,ms,ok,somewhere,"
+		 "engine=TensorRT-LLM 9.9",
+			"tp2/pp1/ep1", "trtllm", ""},
 		{"a,serve,GLM-5,H200,8,8,8,1,1,8,1,fp8,,1024,1024,16,tpot,9,ms,ok,s,engine=Megatron dynamic", "", "",
 			"engine not modelled: Megatron dynamic"},
 		{"a,serve,GLM-5,H200,8,8,8,1,1,8,1,fp8,,,1024,16,tpot,9,ms,ok,s,engine=vllm", "", "",

@@ -117,11 +117,31 @@ Test(score_train, what_a_source_leaves_unsaid_follows_its_release)
 	done(&r);
 }
 
+/* A release newer than any table runs as the newest, and a page that is in none by what it says of itself. */
+Test(score_train, unknown_releases_and_sources_follow_the_nearest_known)
+{
+#define V3(id, source, note)                                                                                           \
+	id ",train,DeepSeek-V3,GB200,256,4,1,4,4,64,,1,,,,,,mxfp8,1,4096,4096,,,,tokens_per_s_per_gpu,4000,t,"         \
+	   "ok," source "," note "\n"
+	struct run r = judge(
+		V3("a", "mbridge-perf", "container=26.08") V3("b", "mbridge-perf", "container=27.02")
+			V3("c", "mbridge-perf", "container=nemo:26.10") V3("d", "mbridge-perf", "container=nightly")
+				V3("e", "some-page", "container=26.08") V3("f", "some-page", "forced balance"),
+		"none");
+	const mf_judged *j = r.card->judged;
+
+	for (size_t i = 1; i < 5; i++)
+		cr_expect_float_eq(j[i].predicted, j[0].predicted, 1e-9, "%s: %s", r.table.rows[i].note, j[i].plan);
+	cr_expect(j[5].covered && !strstr(j[5].plan, "hybridep") && j[5].predicted < j[0].predicted, "%s", j[5].plan);
+	done(&r);
+}
+
 Test(score_train, what_cannot_be_read_says_why)
 {
 	static const char *const why[] = {"no built-in model Mystery", "number of GPUs not stated",
 		"pipeline depth not stated", "sequence length not stated", "global batch not stated",
-		"degrees do not divide the GPUs or experts", "metric hops", "no figure was measured"};
+		"degrees do not divide the GPUs or experts", "metric hops", "no figure was measured",
+		"precision the GPU lacks", "precision int4"};
 	struct run r = judge("a,train,Mystery,H100,16,8,1,1,,16,,1,,,,,,bf16,1,64,4096,,,,step_time,2,s,ok,s,\n"
 			     "b,train,Qwen3-30B-A3B,H100,,8,1,1,,16,,1,,,,,,bf16,1,64,4096,,,,step_time,2,s,ok,s,\n"
 			     "c,train,Qwen3-30B-A3B,H100,16,8,1,,,16,,1,,,,,,bf16,1,64,4096,,,,step_time,2,s,ok,s,\n"
@@ -129,7 +149,9 @@ Test(score_train, what_cannot_be_read_says_why)
 			     "e,train,Qwen3-30B-A3B,H100,16,8,1,1,,16,,1,,,,,,bf16,1,,4096,,,,step_time,2,s,ok,s,\n"
 			     "f,train,Qwen3-30B-A3B,H100,16,8,3,1,,16,,1,,,,,,bf16,1,64,4096,,,,step_time,2,s,ok,s,\n"
 			     "g,train,Qwen3-30B-A3B,H100,16,8,1,1,,16,,1,,,,,,bf16,1,64,4096,,,,hops,2,s,ok,s,\n"
-			     "h,train,Qwen3-30B-A3B,H100,16,8,1,1,,16,,1,,,,,,bf16,1,64,4096,,,,step_time,,s,oom,s,\n",
+			     "h,train,Qwen3-30B-A3B,H100,16,8,1,1,,16,,1,,,,,,bf16,1,64,4096,,,,step_time,,s,oom,s,\n"
+			     "i,train,Qwen3-30B-A3B,H100,16,8,1,1,,16,,1,,,,,,nvfp4,1,64,4096,,,,step_time,2,s,ok,s,\n"
+			     "j,train,Qwen3-30B-A3B,H100,16,8,1,1,,16,,1,,,,,,int4,1,64,4096,,,,step_time,2,s,ok,s,\n",
 		NULL);
 
 	for (size_t i = 0; i < MF_COUNT(why); i++) {

@@ -1,5 +1,5 @@
 /* test_search.c: enumeration, constraint, ranking, sampling; the answer may not depend on the number of threads. */
-#include <criterion/criterion.h>
+#include "inputs_fixture.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +21,8 @@ static fixture f;
 
 static void open_inputs(const char *model, const char *cluster, mf_phase phase)
 {
-	mf_err err = {0};
-
-	cr_assert_eq(mf_model_load(&f.model, model, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_cluster_load(&f.cluster, cluster, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_workload_load(&f.workload, NULL, phase, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_stack_load(&f.stack, NULL, phase, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_site_load(&f.site, NULL, &err), MF_OK, "%s", err.msg);
+	LOAD_INPUTS(f, model, cluster, NULL, NULL, phase);
 	mf_consts_factory(&f.consts, &f.cluster);
-	f.in = (mf_inputs){&f.model, &f.cluster, &f.workload, &f.stack, &f.site, mf_intern_new()};
 	f.opts = (mf_search_opts)MF_SEARCH_OPTS_INIT;
 	f.opts.constraint = true;
 	f.opts.threads = 1;

@@ -341,3 +341,30 @@ Test(sim_train, what_cannot_be_laid_out_is_not_a_number)
 	cr_assert(isnan(s.step_ms) && isnan(s.throughput));
 	cr_assert_eq(mf_cost_timeline(f.cost, &p, &t, &err), MF_EINPUT);
 }
+
+Test(timeline, a_bar_covers_the_columns_of_its_time_and_at_least_one)
+{
+	const struct {
+		double start_ms, end_ms;
+		int first, end; /* end 0: outside */
+	} cases[] = {
+		{10, 20, 0, 10}, /* all of it */
+		{12, 15, 2, 5},
+		{12.01, 12.02, 2, 3}, /* less than a column */
+		{5, 12, 0, 2},        /* from before */
+		{19.5, 30, 9, 10},    /* to behind */
+		{20, 20, 9, 10},      /* the very end */
+		{5, 10, 0, 0},
+		{20, 25, 0, 0},
+	};
+
+	for (size_t i = 0; i < MF_COUNT(cases); i++) {
+		const mf_bar b = {.label = "x", .start_ms = cases[i].start_ms, .end_ms = cases[i].end_ms};
+		int first = 0, end = 0;
+
+		cr_expect_eq(mf_bar_columns(&b, 10, 20, 10, &first, &end), cases[i].end > 0, "%zu", i);
+		cr_expect(cases[i].end == 0 || (first == cases[i].first && end == cases[i].end), "%zu: %d to %d", i,
+			first, end);
+	}
+	cr_expect_not(mf_bar_columns(&(mf_bar){.label = "x"}, 0, 0, 10, &(int){0}, &(int){0}));
+}

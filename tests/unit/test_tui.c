@@ -52,8 +52,8 @@ static size_t keys_of(const char *bytes, size_t step, mf_key out[16], double end
 
 Test(keys, sequences_split_anywhere_are_the_same_keys)
 {
-	static const char bytes[] = "j\033[A\033[6~\xc3\xa9\033OB";
-	static const mf_key want[] = {'j', MF_KEY_UP, MF_KEY_PGDN, 0xe9, MF_KEY_DOWN};
+	static const char bytes[] = "j\033[A\033[6~\033[0n\xc3\xa9\033OB";
+	static const mf_key want[] = {'j', MF_KEY_UP, MF_KEY_PGDN, MF_KEY_REPLY, 0xe9, MF_KEY_DOWN};
 
 	for (size_t step = 1; step <= sizeof bytes; step++) {
 		mf_key got[16];

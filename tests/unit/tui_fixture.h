@@ -2,8 +2,8 @@
 #ifndef TUI_FIXTURE_H
 #define TUI_FIXTURE_H
 
+#include "inputs_fixture.h"
 #include "tui_app.h"
-#include <criterion/criterion.h>
 #include <locale.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -34,12 +34,7 @@ static void start(void)
 {
 	mf_err err;
 	setlocale(LC_CTYPE, "C.UTF-8");
-	cr_assert_eq(mf_model_load(&t.model, "deepseek-v2-lite", &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_cluster_load(&t.cluster, "8xh800", &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_workload_load(&t.workload, NULL, MF_TRAIN, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_stack_load(&t.stack, NULL, MF_TRAIN, &err), MF_OK, "%s", err.msg);
-	cr_assert_eq(mf_site_load(&t.site, NULL, &err), MF_OK, "%s", err.msg);
-	t.in = (mf_inputs){&t.model, &t.cluster, &t.workload, &t.stack, &t.site, mf_intern_new()};
+	LOAD_INPUTS(t, "deepseek-v2-lite", "8xh800", NULL, NULL, MF_TRAIN);
 	t.opts = (mf_tui_opts)MF_TUI_OPTS_INIT;
 	t.opts.inputs = &t.in;
 	t.opts.search.constraint = true;
