@@ -1,5 +1,6 @@
-/* detail.c: everything about one plan, and the comparison of a few. */
+/* detail.c: everything about one plan. */
 #include "tui_app.h"
+#include "tui_pen.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -191,68 +192,16 @@ bool mf_detail_idle(mf_app *a)
 
 /* ---- drawing lines ---- */
 
-/* Writes lines into a rectangle, some of them scrolled out. */
-struct pen {
-	const mf_app *a;
-	mf_cells *s;
-	mf_rect r;
-	int scroll, line;
-};
-
-static int pen_y(const struct pen *p)
+static void field(mf_pen *p, const char *name, mf_role role, const char *value)
 {
-	int y = p->line - p->scroll;
-	return y >= 0 && y < p->r.h ? p->r.y + y : -1;
-}
-
-static void put(struct pen *p, int x, mf_role role, const char *text)
-{
-	int y = pen_y(p);
-	if (y >= 0 && x < p->r.w)
-		mf_cells_text(p->s, p->r.x + x, y, p->r.w - x, role, text);
-}
-
-static void put_right(struct pen *p, int x, int width, mf_role role, const char *text)
-{
-	int y = pen_y(p);
-	if (y >= 0 && x < p->r.w)
-		mf_cells_right(p->s, p->r.x + x, y, x + width > p->r.w ? p->r.w - x : width, role, text);
-}
-
-/* Text broken into lines of the pane, from column x on. */
-static void put_wrapped(struct pen *p, int x, mf_role role, const char *text)
-{
-	int room = p->r.w - x;
-	char piece[1024];
-
-	if (room < 1)
-		return;
-	do {
-		size_t n = mf_text_line(text, room, p->s->ascii);
-		if (n >= sizeof(piece))
-			n = sizeof(piece) - 1;
-		memcpy(piece, text, n);
-		piece[n] = 0;
-		put(p, x, role, piece);
-		p->line++;
-		text += n;
-		if (*text == '\n')
-			text++;
-		while (*text == ' ')
-			text++;
-	} while (*text);
-}
-
-static void field(struct pen *p, const char *name, mf_role role, const char *value)
-{
-	put(p, 0, MF_ROLE_DIM, name);
-	put_wrapped(p, 14, role, value);
+	mf_pen_put(p, 0, MF_ROLE_DIM, name);
+	mf_pen_wrapped(p, 14, role, value);
 }
 
 /* A bar of `width` columns with `share` of it filled; what is over 1 ends in a mark. */
-static void bar(struct pen *p, int x, int most, double share, mf_role role)
+static void bar(mf_pen *p, int x, int most, double share, mf_role role)
 {
-	int y = pen_y(p), width = p->r.w - x < most ? p->r.w - x : most;
+	int y = mf_pen_y(p), width = p->r.w - x < most ? p->r.w - x : most;
 
 	if (y >= 0)
 		mf_cells_gauge(p->s, p->r.x + x, y, width, share, share > 1 ? MF_ROLE_BAR_OVER : role, MF_ROLE_DIM);
@@ -260,7 +209,7 @@ static void bar(struct pen *p, int x, int most, double share, mf_role role)
 
 /* ---- tabs ---- */
 
-static void overview(struct pen *p)
+static void overview(mf_pen *p)
 {
 	const mf_app *a = p->a;
 	const mf_detail *d = &a->detail;
@@ -270,24 +219,24 @@ static void overview(struct pen *p)
 	char text[MF_PLAN_TEXT_MAX], n[64];
 
 	mf_plan_format(&d->plan, a->in.intern, text);
-	put_wrapped(p, 0, MF_ROLE_ACCENT, text);
+	mf_pen_wrapped(p, 0, MF_ROLE_ACCENT, text);
 	if (d->refusal.rule && d->refusal.rule[0] && a->now.constraint) {
 		snprintf(text, sizeof(text), "refused  %s  %s  stage %s", d->refusal.boundary, d->refusal.rule,
 			d->refusal.stage);
-		put(p, 0, MF_ROLE_REASON, text);
+		mf_pen_put(p, 0, MF_ROLE_REASON, text);
 		p->line++;
-		put_wrapped(p, 2, MF_ROLE_REASON, d->refusal.reason);
+		mf_pen_wrapped(p, 2, MF_ROLE_REASON, d->refusal.reason);
 		if (d->neighbour_valid && d->neighbour != MF_NO_ROW) {
 			char plan[MF_PLAN_TEXT_MAX];
 			mf_plan_format(&a->rows[d->neighbour].plan, a->in.intern, plan);
 			field(p, "nearest", MF_ROLE_BUILDABLE, plan);
 		}
 	} else if (a->now.constraint) {
-		put_wrapped(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
+		mf_pen_wrapped(p, 0, row->probe ? MF_ROLE_PROBE : MF_ROLE_BUILDABLE,
 			row->probe ? mf_probe_words : "buildable");
 	}
 	if (d->status < 0) {
-		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
+		mf_pen_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
 		return;
 	}
 	snprintf(text, sizeof(text), "%.1f tokens/s/GPU%s", a->now.tax ? t->throughput : (double)row->untaxed,
@@ -311,8 +260,8 @@ static void overview(struct pen *p)
 	field(p, "communication", MF_ROLE_TEXT, text);
 	snprintf(text, sizeof(text), "%.2f of %.2f GB on stage %u", m->total_bytes / MF_GB, m->budget_bytes / MF_GB,
 		m->worst_stage);
-	put(p, 0, MF_ROLE_DIM, "memory");
-	put(p, 14, MF_ROLE_TEXT, text);
+	mf_pen_put(p, 0, MF_ROLE_DIM, "memory");
+	mf_pen_put(p, 14, MF_ROLE_TEXT, text);
 	int used = 14 + mf_text_width(text, p->s->ascii) + 2;
 	bar(p, used, 30, m->total_bytes / m->budget_bytes, MF_ROLE_BAR1);
 	p->line++;
@@ -362,7 +311,7 @@ static size_t memory_group(const char *line)
 	return MF_COUNT(memory_groups) - 1;
 }
 
-static void memory(struct pen *p)
+static void memory(mf_pen *p)
 {
 	const mf_detail *d = &p->a->detail;
 	const mf_explain *e = d->explain;
@@ -370,7 +319,7 @@ static void memory(struct pen *p)
 	char text[160];
 
 	if (d->status < 0) {
-		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
+		mf_pen_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
 		return;
 	}
 	const mf_memory_line *line[MF_MAX_LINES];
@@ -385,9 +334,9 @@ static void memory(struct pen *p)
 		total > budget    ? ": does not fit"
 		: e->memory.probe ? ": too close to tell"
 				  : "");
-	put(p, 0, total > budget ? MF_ROLE_REASON : MF_ROLE_TEXT, text);
+	mf_pen_put(p, 0, total > budget ? MF_ROLE_REASON : MF_ROLE_TEXT, text);
 	p->line++;
-	int width = p->r.w, y = pen_y(p), x = 0;
+	int width = p->r.w, y = mf_pen_y(p), x = 0;
 	double at = 0;
 	for (size_t g = 0; g < MF_COUNT(memory_groups) && scale > 0; g++) {
 		at += sum[g];
@@ -410,39 +359,39 @@ static void memory(struct pen *p)
 			continue;
 		snprintf(text, sizeof(text), "%s %s %.1f  ", mf_glyph_text(memory_groups[g].glyph, p->s->ascii),
 			memory_groups[g].name, sum[g] / MF_GB);
-		put(p, x, memory_groups[g].role, text);
+		mf_pen_put(p, x, memory_groups[g].role, text);
 		x += mf_text_width(text, p->s->ascii);
 	}
 	p->line += 2;
 	for (size_t i = 0; i < e->n_lines; i++) {
 		snprintf(text, sizeof(text), "%.3f", line[i]->bytes / MF_GB);
-		put_right(p, 0, 8, MF_ROLE_TEXT, text);
-		put(p, 9, MF_ROLE_TEXT, line[i]->name);
+		mf_pen_right(p, 0, 8, MF_ROLE_TEXT, text);
+		mf_pen_put(p, 9, MF_ROLE_TEXT, line[i]->name);
 		int after = 36;
 		const char *rule = line[i]->rule ? line[i]->rule : "";
 		if (p->r.w > after + 8 && p->a->focus == MF_FOCUS_DETAIL) {
 			/* With the keys here there is time to read all of it. */
-			put_wrapped(p, after, MF_ROLE_DIM, rule);
+			mf_pen_wrapped(p, after, MF_ROLE_DIM, rule);
 			continue;
 		}
 		if (p->r.w > after + 8)
-			put(p, after, MF_ROLE_DIM, rule);
+			mf_pen_put(p, after, MF_ROLE_DIM, rule);
 		p->line++;
 	}
 	if (e->n_stages > 1) {
 		p->line++;
-		put(p, 0, MF_ROLE_TITLE, "by pipeline stage");
+		mf_pen_put(p, 0, MF_ROLE_TITLE, "by pipeline stage");
 		p->line++;
 		for (size_t i = 0; i < e->n_stages; i++) {
 			snprintf(text, sizeof(text), "%3zu %8.2f GB", i, e->stage_bytes[i] / MF_GB);
-			put(p, 0, MF_ROLE_TEXT, text);
+			mf_pen_put(p, 0, MF_ROLE_TEXT, text);
 			bar(p, 16, 40, e->stage_bytes[i] / budget, MF_ROLE_BAR1);
 			p->line++;
 		}
 	}
 }
 
-static void time_tab(struct pen *p)
+static void time_tab(mf_pen *p)
 {
 	const mf_detail *d = &p->a->detail;
 	const mf_explain *e = d->explain;
@@ -450,7 +399,7 @@ static void time_tab(struct pen *p)
 	char text[256];
 
 	if (d->status < 0) {
-		put_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
+		mf_pen_wrapped(p, 0, MF_ROLE_ERROR, d->err.msg);
 		return;
 	}
 	for (size_t i = 0; i < e->n_terms; i++)
@@ -459,168 +408,31 @@ static void time_tab(struct pen *p)
 		snprintf(text, sizeof(text), "step %.2f ms", e->time.step_ms);
 	else
 		snprintf(text, sizeof(text), "TTFT %.2f ms, TPOT %.3f ms", e->time.ttft_ms, e->time.tpot_ms);
-	put(p, 0, MF_ROLE_TEXT, text);
+	mf_pen_put(p, 0, MF_ROLE_TEXT, text);
 	p->line++;
 	int name_width = p->r.w >= 70 ? 30 : 24;
 	for (size_t i = 0; i < e->n_terms; i++) {
 		const mf_term *t = &e->terms[i];
 		snprintf(text, sizeof(text), "%s%.3f", t->extrapolated ? "~" : "", t->ms);
-		put_right(p, 0, 9, MF_ROLE_TEXT, text);
-		put(p, 10, MF_ROLE_TEXT, t->name);
+		mf_pen_right(p, 0, 9, MF_ROLE_TEXT, text);
+		mf_pen_put(p, 10, MF_ROLE_TEXT, t->name);
 		if (p->r.w - 10 - name_width > 4 && most > 0)
 			bar(p, 10 + name_width, 30, t->ms > 0 ? t->ms / most : 0, MF_ROLE_BAR2);
 		p->line++;
 		if (p->a->focus == MF_FOCUS_DETAIL) {
 			/* With the keys here there is time to read how each number came about. */
 			snprintf(text, sizeof(text), "%s   %s", t->formula ? t->formula : "", t->inputs);
-			put_wrapped(p, 12, MF_ROLE_DIM, text);
+			mf_pen_wrapped(p, 12, MF_ROLE_DIM, text);
 			for (int k = 0; k < t->n_consts; k++) {
 				mf_const_id id = t->consts[k];
 				snprintf(text, sizeof(text), "%s = %g %s (%s)", mf_const_infos[id].name,
 					p->a->consts.v[id], mf_const_infos[id].unit,
 					p->a->consts.from_overlay[id] ? p->a->consts.overlay : "factory");
-				put(p, 14, MF_ROLE_DIM, text);
+				mf_pen_put(p, 14, MF_ROLE_DIM, text);
 				p->line++;
 			}
 		}
 	}
-}
-
-/* ---- the timeline ---- */
-
-#define LANE_NAME 10
-
-/* The time that is shown: all of it, or the part the user went into. */
-struct span {
-	double from_ms, to_ms;
-	int width;
-};
-
-/* Paints a bar over a row of signs, each the column's last; a bar shorter than a column still shows. */
-static void paint(char *row, uint8_t *roles, const struct span *t, const mf_bar *b, char mark, mf_role role)
-{
-	int from, to;
-
-	if (!mf_bar_columns(b, t->from_ms, t->to_ms, t->width, &from, &to))
-		return;
-	for (int i = from; i < to; i++) {
-		row[i] = mark;
-		roles[i] = (uint8_t)role;
-	}
-}
-
-static void put_bars(struct pen *p, const char *name, const char *row, const uint8_t *roles, int width)
-{
-	int y = pen_y(p);
-
-	put(p, 0, MF_ROLE_DIM, name);
-	for (int i = 0; i < width && y >= 0; i++)
-		mf_cells_text(p->s, p->r.x + LANE_NAME + i, y, 1, (mf_role)roles[i], (char[2]){row[i], 0});
-	p->line++;
-}
-
-static mf_role role_of(const mf_bar *b, bool of_layers)
-{
-	if (!of_layers)
-		return b->micro_batch < 0 ? MF_ROLE_BAR4 : b->backward ? MF_ROLE_BAR2 : MF_ROLE_BAR1;
-	switch (b->label[0]) {
-	case 'e': return MF_ROLE_BAR2;
-	case 'd': return MF_ROLE_BAR3;
-	case 'c': return MF_ROLE_BAR4;
-	case 's': return MF_ROLE_ACCENT;
-	default: return MF_ROLE_BAR1;
-	}
-}
-
-static void layers_rows(struct pen *p, const mf_timeline *t, int width)
-{
-	struct span all = {0, t->layers_ms, width};
-	char text[96], row[1024];
-	uint8_t roles[1024];
-
-	snprintf(text, sizeof(text), "layers of one GPU in the steady state, %.3f ms", t->layers_ms);
-	put(p, 0, MF_ROLE_TITLE, text);
-	p->line++;
-	for (int lane = 0; lane < MF_LANE_COUNT && t->layers_ms > 0; lane++) {
-		bool used = false;
-		memset(row, '.', sizeof(row));
-		memset(roles, MF_ROLE_DIM, sizeof(roles));
-		for (size_t i = 0; i < t->n_layers; i++) {
-			const mf_bar *b = &t->layers[i];
-			if (b->lane != lane)
-				continue;
-			used = true;
-			paint(row, roles, &all, b, mf_bar_mark(b, true), role_of(b, true));
-		}
-		if (used)
-			put_bars(p, mf_choice_name(mf_lane_choices, lane), row, roles, width);
-	}
-	put_wrapped(
-		p, 0, MF_ROLE_DIM, "A attention  S shared experts  D dispatch  E experts  C combine; small: backward");
-}
-
-static void step_rows(struct pen *p, const mf_timeline *t, int width)
-{
-	double share = 1.0 / (1 << p->a->zoom);
-	struct span part = {t->shown_ms * p->a->zoom_from, t->shown_ms * (p->a->zoom_from + share), width};
-	char text[160], row[1024];
-	uint8_t roles[1024];
-	int ranks = 0;
-
-	for (size_t i = 0; i < t->n_step; i++)
-		ranks = t->step[i].micro_batch >= 0 && t->step[i].stage >= ranks ? t->step[i].stage + 1 : ranks;
-	snprintf(text, sizeof(text), "step, %.1f to %.1f ms of %.1f", part.from_ms, part.to_ms, t->sum.step_ms);
-	put(p, 0, MF_ROLE_TITLE, text);
-	p->line++;
-	if (t->skipped) {
-		snprintf(text, sizeof(text), "%u micro-batches more take %.1f ms and repeat the steady state",
-			t->skipped, t->skipped_ms);
-		put(p, 0, MF_ROLE_DIM, text);
-		p->line++;
-	}
-	/* The last row is what belongs to the step as a whole. */
-	for (int rank = 0; rank <= ranks && part.to_ms > part.from_ms; rank++) {
-		bool used = rank < ranks;
-		memset(row, '.', sizeof(row));
-		memset(roles, MF_ROLE_DIM, sizeof(roles));
-		for (size_t i = 0; i < t->n_step; i++) {
-			const mf_bar *b = &t->step[i];
-			if (rank < ranks ? b->micro_batch < 0 || b->stage != rank : b->micro_batch >= 0)
-				continue;
-			used = true;
-			paint(row, roles, &part, b, mf_bar_mark(b, false), role_of(b, false));
-		}
-		snprintf(text, sizeof(text), rank < ranks ? "rank %d" : "ends", rank);
-		if (used)
-			put_bars(p, text, row, roles, width);
-	}
-	put_wrapped(
-		p, 0, MF_ROLE_DIM, "digits: forward of a micro-batch, letters: backward; + - zoom, Left Right move");
-}
-
-static void timeline(struct pen *p)
-{
-	const mf_detail *d = &p->a->detail;
-	const mf_timeline *t = &d->timeline;
-	char text[160], hidden[16];
-	int width = p->r.w - LANE_NAME;
-
-	if (!d->timeline_valid)
-		return;
-	if (d->timeline_status < 0) {
-		put_wrapped(p, 0, MF_ROLE_DIM, d->timeline_err.msg);
-		return;
-	}
-	width = width > 1024 ? 1024 : width < 1 ? 1 : width;
-	mf_format_number(hidden, sizeof(hidden), 100 * t->sum.hidden_fraction, 0);
-	snprintf(text, sizeof(text),
-		"simulated %.0f tokens/s/GPU, step %.1f ms, bubble %.1f%%, %s%% of communication hidden",
-		t->sum.throughput, t->sum.step_ms, 100 * t->sum.bubble_fraction, hidden);
-	put_wrapped(p, 0, MF_ROLE_TEXT, text);
-	p->line++;
-	layers_rows(p, t, width);
-	p->line++;
-	step_rows(p, t, width);
 }
 
 static const char *boundary_title(const char *id)
@@ -632,7 +444,7 @@ static const char *boundary_title(const char *id)
 }
 
 /* What the installed toolchain said, when it was asked about this very plan. */
-static void real_answer(struct pen *p)
+static void real_answer(mf_pen *p)
 {
 	const mf_ask_answer *w = &p->a->asked;
 	const mf_real_verdict *v = &w->verdict;
@@ -651,12 +463,12 @@ static void real_answer(struct pen *p)
 					    : "cannot be compared");
 	field(p, "really", v->agrees == MF_DISAGREES ? MF_ROLE_ERROR : MF_ROLE_ACCENT, text);
 	if (!v->accepted && v->message[0])
-		put_wrapped(p, 14, MF_ROLE_TEXT, v->message);
+		mf_pen_wrapped(p, 14, MF_ROLE_TEXT, v->message);
 	if (v->rewritten[0])
-		put_wrapped(p, 14, MF_ROLE_TEXT, v->rewritten);
+		mf_pen_wrapped(p, 14, MF_ROLE_TEXT, v->rewritten);
 }
 
-static void why(struct pen *p)
+static void why(mf_pen *p)
 {
 	const mf_app *a = p->a;
 	const mf_detail *d = &a->detail;
@@ -666,17 +478,17 @@ static void why(struct pen *p)
 
 	real_answer(p);
 	if (!r->rule || !r->rule[0]) {
-		put(p, 0, MF_ROLE_BUILDABLE, "buildable: the emitter wrote a command and the memory fits");
+		mf_pen_put(p, 0, MF_ROLE_BUILDABLE, "buildable: the emitter wrote a command and the memory fits");
 		p->line++;
 		if (row->probe)
-			put_wrapped(p, 0, MF_ROLE_PROBE,
+			mf_pen_wrapped(p, 0, MF_ROLE_PROBE,
 				"It is closer to the budget than the ledger's own measured error: only a launch can "
 				"tell.");
 		if (d->note[0])
-			put_wrapped(p, 0, MF_ROLE_DIM, d->note);
+			mf_pen_wrapped(p, 0, MF_ROLE_DIM, d->note);
 		return;
 	}
-	put_wrapped(p, 0, MF_ROLE_REASON, r->reason);
+	mf_pen_wrapped(p, 0, MF_ROLE_REASON, r->reason);
 	p->line++;
 	field(p, "rule", MF_ROLE_TEXT, r->rule);
 	snprintf(text, sizeof(text), "%s  %s", r->boundary, boundary_title(r->boundary));
@@ -696,7 +508,7 @@ static void why(struct pen *p)
 	if (!d->neighbour_valid)
 		return;
 	if (d->neighbour == MF_NO_ROW) {
-		put(p, 0, MF_ROLE_TEXT, "no plan of this space can be built");
+		mf_pen_put(p, 0, MF_ROLE_TEXT, "no plan of this space can be built");
 		p->line++;
 		return;
 	}
@@ -710,7 +522,7 @@ static void why(struct pen *p)
 	field(p, "", MF_ROLE_TEXT, text);
 }
 
-static void argv_tab(struct pen *p)
+static void argv_tab(mf_pen *p)
 {
 	const mf_detail *d = &p->a->detail;
 	char text[128];
@@ -718,14 +530,14 @@ static void argv_tab(struct pen *p)
 	if (!d->argv_valid)
 		return;
 	if (d->argv.len == 0) {
-		put_wrapped(p, 0, MF_ROLE_REASON, d->refusal.reason);
-		put(p, 0, MF_ROLE_DIM, "The toolchain has no words for this plan.");
+		mf_pen_wrapped(p, 0, MF_ROLE_REASON, d->refusal.reason);
+		mf_pen_put(p, 0, MF_ROLE_DIM, "The toolchain has no words for this plan.");
 		p->line++;
 		return;
 	}
 	if (d->refusal.rule && d->refusal.rule[0])
-		put_wrapped(p, 0, MF_ROLE_REASON, "Refused; this is what would have been written:");
-	put(p, 0, MF_ROLE_DIM, "+ marks what the plan of all defaults would not write");
+		mf_pen_wrapped(p, 0, MF_ROLE_REASON, "Refused; this is what would have been written:");
+	mf_pen_put(p, 0, MF_ROLE_DIM, "+ marks what the plan of all defaults would not write");
 	p->line++;
 	const char *s = mf_buf_text(&d->argv);
 	while (*s) {
@@ -735,116 +547,33 @@ static void argv_tab(struct pen *p)
 		/* What this plan writes and the plan of all defaults does not is what makes it this plan. */
 		bool own = !has_line(&d->plain_argv, s, len);
 		if (own)
-			put(p, 0, MF_ROLE_ACCENT, "+");
-		put_wrapped(p, line[0] == '-' ? 2 : own ? 1 : 0, own ? MF_ROLE_ACCENT : MF_ROLE_TEXT, line);
+			mf_pen_put(p, 0, MF_ROLE_ACCENT, "+");
+		mf_pen_wrapped(p, line[0] == '-' ? 2 : own ? 1 : 0, own ? MF_ROLE_ACCENT : MF_ROLE_TEXT, line);
 		s += len + (s[len] == '\n');
 	}
 	p->line++;
 	snprintf(text, sizeof(text), "argv_sha256 %s", d->argv_sha256);
-	put_wrapped(p, 0, MF_ROLE_DIM, text);
+	mf_pen_wrapped(p, 0, MF_ROLE_DIM, text);
 	snprintf(text, sizeof(text), "plan_sha256 %s", d->plan_sha256);
-	put_wrapped(p, 0, MF_ROLE_DIM, text);
+	mf_pen_wrapped(p, 0, MF_ROLE_DIM, text);
 }
 
 int mf_detail_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
 {
-	struct pen p = {a, s, r, scroll, 0};
+	mf_pen p = {a, s, r, scroll, 0};
 
 	if (!a->detail.valid || !mf_app_selected(a)) {
-		put(&p, 0, MF_ROLE_DIM, a->searching ? "searching" : "no plan is selected");
+		mf_pen_put(&p, 0, MF_ROLE_DIM, a->searching ? "searching" : "no plan is selected");
 		return 1;
 	}
 	switch (a->tab) {
 	case MF_TAB_OVERVIEW: overview(&p); break;
 	case MF_TAB_MEMORY: memory(&p); break;
 	case MF_TAB_TIME: time_tab(&p); break;
-	case MF_TAB_TIMELINE: timeline(&p); break;
+	case MF_TAB_TIMELINE: mf_timeline_tab(&p); break;
 	case MF_TAB_WHY: why(&p); break;
 	case MF_TAB_ARGV: argv_tab(&p); break;
 	case MF_TAB_COUNT: break;
-	}
-	return p.line;
-}
-
-/* ---- comparison ---- */
-
-static void dim_text(const mf_plan *p, int dim, char *out, size_t size)
-{
-	unsigned v = mf_dim_get(p, dim);
-	if (mf_plan_dims[dim].choices)
-		snprintf(out, size, "%s", mf_choice_name(mf_plan_dims[dim].choices, (int)v));
-	else
-		snprintf(out, size, "%u", v);
-}
-
-int mf_compare_draw(mf_app *a, mf_cells *s, mf_rect r, int scroll)
-{
-	struct pen p = {a, s, r, scroll, 0};
-	static const char *const figures[] = {
-		"tokens/s/GPU", "step ms", "TTFT ms", "TPOT ms", "memory GB", "hidden %", "bubble %", "verdict"};
-	int n = a->n_marks, name_width = 14, width = n > 0 ? (r.w - name_width) / n : 0;
-	mf_realizer realize = realizer(a);
-	char text[MF_PLAN_TEXT_MAX];
-
-	for (int k = 0; k < n; k++) {
-		snprintf(text, sizeof(text), "%c: ", 'A' + k);
-		put(&p, 0, MF_ROLE_MARK, text);
-		mf_plan_format(&a->marks[k], a->in.intern, text);
-		put_wrapped(&p, 3, MF_ROLE_ACCENT, text);
-	}
-	p.line++;
-	for (int k = 0; k < n; k++)
-		put(&p, name_width + k * width, MF_ROLE_TITLE, (char[2]){(char)('A' + k), 0});
-	p.line++;
-	for (size_t f = 0; f < MF_COUNT(figures); f++) {
-		bool train_only = f == 1 || f == 6, serve_only = f == 2 || f == 3;
-		if ((train_only && a->phase != MF_TRAIN) || (serve_only && a->phase != MF_SERVE))
-			continue;
-		put(&p, 0, MF_ROLE_DIM, figures[f]);
-		for (int k = 0; k < n; k++) {
-			mf_time t;
-			mf_memory m;
-			mf_verdict v;
-			mf_cost_time(a->eval.cost, &a->marks[k], &t);
-			mf_cost_memory(a->eval.cost, &a->marks[k], &m);
-			mf_realize(&realize, &a->marks[k], &v);
-			const double value[] = {t.throughput, t.step_ms, t.ttft_ms, t.tpot_ms, m.total_bytes / MF_GB,
-				100 * t.hidden_fraction, 100 * t.bubble_fraction};
-			if (f == 7)
-				snprintf(text, sizeof(text), "%s",
-					v.rule != MF_RULE_NONE ? mf_rule_get(v.rule)->id
-					: v.probe              ? "probe"
-							       : "buildable");
-			else
-				mf_format_number(text, sizeof(text), value[f], f == 0 || f == 1 ? 1 : 2);
-			int y = pen_y(&p);
-			if (y >= 0)
-				mf_cells_text(s, r.x + name_width + k * width, y, width - 1,
-					f == 7 && v.rule != MF_RULE_NONE ? MF_ROLE_REASON : MF_ROLE_TEXT, text);
-		}
-		p.line++;
-	}
-	/* Dimensions that differ first, then the common ones. */
-	for (int differ = 1; differ >= 0; differ--) {
-		p.line++;
-		put(&p, 0, MF_ROLE_TITLE, differ ? "differs" : "the same");
-		p.line++;
-		for (int i = 0; mf_plan_dims[i].name; i++) {
-			bool same = true;
-			for (int k = 1; k < n; k++)
-				same &= mf_dim_get(&a->marks[0], i) == mf_dim_get(&a->marks[k], i);
-			if (!(mf_plan_dims[i].phases & 1u << a->phase) || same == (differ == 1))
-				continue;
-			put(&p, 0, MF_ROLE_DIM, mf_plan_dims[i].name);
-			for (int k = 0; k < n; k++) {
-				int y = pen_y(&p);
-				dim_text(&a->marks[k], i, text, sizeof(text));
-				if (y >= 0)
-					mf_cells_text(s, r.x + name_width + k * width, y, width - 1,
-						differ ? MF_ROLE_ACCENT : MF_ROLE_TEXT, text);
-			}
-			p.line++;
-		}
 	}
 	return p.line;
 }

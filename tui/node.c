@@ -15,8 +15,11 @@
 struct mf_node_watch {
 	pthread_mutex_t mutex;
 	pthread_cond_t wake;
+	pthread_t thread;
 	int pipe[2];
-	bool shown, answered, quit, gone;
+	bool shown, answered, quit;
+	bool looking;        /* the driver has been asked and has not answered */
+	bool left_behind;    /* by mf_node_watch_free: the thread frees what is left, if it ever comes back */
 	mf_node_state state; /* told last; not known when it is to be told anew */
 };
 
@@ -72,22 +75,23 @@ static void *watch_main(void *payload)
 			rest(n, looked_at_ms);
 			continue;
 		}
+		n->looking = true;
 		pthread_mutex_unlock(&n->mutex);
 		looked_at_ms = mf_now_ms();
 		look(&watch, state);
 		pthread_mutex_lock(&n->mutex);
+		n->looking = false;
 		if (n->state.known && memcmp(&n->state, state, sizeof(*state)) == 0)
 			continue;
 		n->answered = true;
 		n->state = *state;
 		mf_wake(n->pipe);
 	}
-	bool owner = n->quit;
-	n->gone = true;
+	bool left_behind = n->left_behind;
 	pthread_mutex_unlock(&n->mutex);
 	mf_gpu_watch_close(watch);
 	free(state);
-	if (owner)
+	if (left_behind)
 		release(n);
 	return NULL;
 }
@@ -95,8 +99,6 @@ static void *watch_main(void *payload)
 mf_node_watch *mf_node_watch_new(void)
 {
 	mf_node_watch *n = calloc(1, sizeof(*n));
-	pthread_attr_t detached;
-	pthread_t thread;
 
 	if (!n)
 		return NULL;
@@ -110,11 +112,7 @@ mf_node_watch *mf_node_watch_new(void)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&n->wake, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	pthread_attr_init(&detached);
-	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	int failed = mf_thread_start(&thread, &detached, watch_main, n);
-	pthread_attr_destroy(&detached);
-	if (failed) {
+	if (mf_thread_start(&n->thread, NULL, watch_main, n) != 0) {
 		release(n);
 		return NULL;
 	}
@@ -127,11 +125,16 @@ void mf_node_watch_free(mf_node_watch *n)
 		return;
 	pthread_mutex_lock(&n->mutex);
 	n->quit = true;
-	bool gone = n->gone;
+	bool left_behind = n->left_behind = n->looking;
+	pthread_t thread = n->thread;
 	pthread_cond_broadcast(&n->wake);
 	pthread_mutex_unlock(&n->mutex);
-	if (gone)
-		release(n); /* else the thread does, when it comes back */
+	if (left_behind) {
+		pthread_detach(thread);
+		return;
+	}
+	pthread_join(thread, NULL);
+	release(n);
 }
 
 void mf_node_watch_show(mf_node_watch *n, bool shown)

@@ -1,10 +1,13 @@
 /*
  * tui.h: the terminal front end. One call runs it; the tables below are for help, man page and completion.
  *
- * Inside: term.c owns the terminal (and is the only file that knows curses), cell.c is the screen as cells, keys.c the
- * table of actions and the decoder of input bytes, app.h the model, update.c what a message does to it, view.c and
- * detail.c what it looks like, worker.c the threads that search and rank, loop.c the one poll that ties them together,
- * script.c the same without a terminal.
+ * Inside: term.c owns the terminal (and is the only file that knows curses), cell.c is the screen as cells, pen.c writes
+ * lines into it, theme.c its colours. keys.c is the table of actions and the decoder of input bytes, tui_app.h the model,
+ * update.c what a message does to it, with prompt.c (the line being typed), filter.c (expressions) and whatif.c
+ * (assumptions); effects.c what needs more than the model, store.c what outlives a run. view.c is what it looks like, with
+ * table.c, detail.c, timeline_tab.c, compare.c, plot.c and side.c. worker.c has the threads that search and rank, ask.c and
+ * node.c those that ask the toolchain and the driver, wake.c their way back; loop.c is the one poll that ties them
+ * together, script.c the same without a terminal, jobfile.c reads news of jobs.
  */
 #ifndef MF_TUI_H
 #define MF_TUI_H

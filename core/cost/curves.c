@@ -174,7 +174,8 @@ double mf_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double
 	roof = r->peak[MF_BF16] * g[MF_CTX_ROOF] * pow(d, d < 1 ? g[MF_CTX_SMALL] : g[MF_CTX_LARGE]);
 	math = 4 * heads * head_dim * seqs * n * keys / roof;
 	io = seqs * (n * head_dim * (2 * heads + 2 * kv_heads) * 2 + cached * kv_heads * head_dim * 4);
-	return g[MF_CTX_T0] + (odd_head(head_dim) ? g[MF_CTX_ODD] : 0) + g[MF_CTX_WAVE] * seqs * heads / r->sms +
+	return g[MF_CTX_T0] + (odd_head(head_dim) ? g[MF_CTX_ODD] : 0) +
+	       seqs * (g[MF_CTX_WAVE] * heads + g[MF_CTX_KV_WAVE] * kv_heads) / r->sms +
 	       root(math, g[MF_CTX_CHAIN] * chain / 1024 * pow(d, g[MF_CTX_CHAIN_HEAD])) +
 	       io / (r->hbm * g[MF_CTX_HBM]);
 }
@@ -190,8 +191,12 @@ double mf_mla_decode_us(const double *g, const mf_gpu_rates *r, double batch, do
 double mf_mla_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double heads,
 	double qk_dim, double v_dim)
 {
-	return g[MF_MLACTX_T0] + g[MF_MLACTX_ROWS] * seqs * n * heads / 1e6 * ((qk_dim + v_dim) / 320) +
-	       2 * heads * seqs * (n * cached + n * n / 2) * (qk_dim + v_dim) / (r->peak[MF_BF16] * g[MF_MLACTX_ROOF]);
+	double dims = qk_dim + v_dim, math;
+
+	math = 2 * heads * seqs * (n * cached + n * n / 2) * dims / (r->peak[MF_BF16] * g[MF_MLACTX_ROOF]);
+	return g[MF_MLACTX_T0] + g[MF_MLACTX_WAVE] * seqs * heads / r->sms +
+	       dims / 320 * g[MF_MLACTX_ROWS] * seqs * n * heads / 1e6 +
+	       root(math, dims / 320 * g[MF_MLACTX_CHAIN] * (cached + n) / 1024);
 }
 
 double mf_mla_bmm_us(

@@ -127,7 +127,8 @@ double mf_decode_us(const double *g, const mf_gpu_rates *r, double batch, double
 /**
  * Constants: launch, us a wave of heads, share of the roof at head size 128, share of HBM, us a 1024 keys of the longest
  * chain (head size 128), keys beyond the window that tiles touch, exponents of the head size (of the roof below 128
- * and above, of the chain), and us more at head sizes that are no power of two.
+ * and above, of the chain), us more at head sizes that are no power of two, and us a wave of KV heads: some kernels
+ * pack the query heads of a KV head into one tile and then pay for tiles by the KV head.
  */
 enum {
 	MF_CTX_T0,
@@ -140,11 +141,12 @@ enum {
 	MF_CTX_LARGE,
 	MF_CTX_CHAIN_HEAD,
 	MF_CTX_ODD,
+	MF_CTX_KV_WAVE,
 	MF_CTX_CONSTS
 };
 /**
- * `seqs` causal prompts of n tokens each after `cached`; window 0 is full attention: t0 + s seqs H/SMs + hypot(flop /
- * (b F d'), longest chain of keys) + io / (g hbm).
+ * `seqs` causal prompts of n tokens each after `cached`; window 0 is full attention: t0 + seqs (s H + s' KV)/SMs +
+ * hypot(flop / (b F d'), longest chain of keys) + io / (g hbm).
  */
 double mf_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double window,
 	double heads, double kv_heads, double head_dim);
@@ -154,8 +156,15 @@ enum { MF_MLADEC_T0, MF_MLADEC_WAVE, MF_MLADEC_HBM, MF_MLADEC_ROOF, MF_MLADEC_CO
 double mf_mla_decode_us(const double *g, const mf_gpu_rates *r, double batch, double heads, double kv_lora, double rope,
 	double kv_bytes, double context);
 
-/** MLA with plain heads of qk + v dims. Constants: launch, us a million rows of heads, share of the roof. */
-enum { MF_MLACTX_T0, MF_MLACTX_ROWS, MF_MLACTX_ROOF, MF_MLACTX_CONSTS };
+/**
+ * Constants: launch, us a million rows of heads (320 dims), share of the roof, us a wave of heads, us a 1024 keys of the
+ * longest chain (320 dims).
+ */
+enum { MF_MLACTX_T0, MF_MLACTX_ROWS, MF_MLACTX_ROOF, MF_MLACTX_WAVE, MF_MLACTX_CHAIN, MF_MLACTX_CONSTS };
+/**
+ * MLA with plain heads of qk + v dims, `seqs` causal prompts of n tokens after `cached`: t0 + s seqs H/SMs + rows of
+ * queries, keys and values to move + hypot(flop / (b F), longest chain of keys).
+ */
 double mf_mla_prefill_us(const double *g, const mf_gpu_rates *r, double seqs, double n, double cached, double heads,
 	double qk_dim, double v_dim);
 

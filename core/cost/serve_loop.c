@@ -108,12 +108,15 @@ static double lockstep(double m, double passes)
 	return m > 1 && p > 0 ? (1 - pow(1 - p, m)) / (m * p) : 1;
 }
 
-/* Prompts that are ready together share a pass; how many, and so the stall, depends on the rate it leads to. */
-static void settle(const struct loop *s, double ranks, double alone, mf_serve_loop *o)
+/*
+ * Prompts that are ready together share a pass; how many, and so the stall, depends on the rate it leads to. Returns the
+ * pass's time a prompt of one rank.
+ */
+static double settle(const struct loop *s, double ranks, double alone, mf_serve_loop *o)
 {
 	double dp = s->z->dp, fit = fmax(1, s->chunk / s->in), step = o->decode.total;
 	double each = stall_of(s, alone, step, s->pieces) / ranks, others = fmax(0, o->running - 1);
-	double k = 1, together = 0, base = step / o->accepted;
+	double k = 1, together = 0, base = step / o->accepted, turn = alone;
 	mf_serve_pass pass;
 
 	o->tpot_us = base;
@@ -130,7 +133,7 @@ static void settle(const struct loop *s, double ranks, double alone, mf_serve_lo
 
 			k = fmax(1, fmin(now / ranks, s->chunk / s->in));
 			t = prompt_pass(s, k, s->in, 0, ranks, o->running, &pass);
-
+			turn = t / k;
 			each = stall_of(s, t, step, 1) / (k * ranks);
 			together = now;
 		}
@@ -140,6 +143,7 @@ static void settle(const struct loop *s, double ranks, double alone, mf_serve_lo
 		o->tpot_us = 0.5 * o->tpot_us + 0.5 * (base + o->stall_us);
 	}
 	o->stall_us = o->tpot_us - base;
+	return turn;
 }
 
 /* The state that a load settles in; `clients` in flight. */
@@ -147,7 +151,7 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 {
 	const mf_workload *w = s->c->in.workload;
 	const mf_serve_engine *e = s->e;
-	double dp = s->z->dp, waves = mf_k(s->c, MF_C_S_WAVES), rho, burst, ranks, many, front, request;
+	double dp = s->z->dp, waves = mf_k(s->c, MF_C_S_WAVES), rho, burst, ranks, many, front, request, turn;
 	double each = w->draft_tokens ? w->draft_tokens + 1.0 : 1;
 	mf_serve_load load = {0};
 	mf_serve_pass pass;
@@ -168,9 +172,11 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 	/* Attention ranks whose prompts go in one pass: those that became ready in it, or were held for it. */
 	ranks = fmin(dp, fmax(1, o->running * (e->hold_steps > 0 ? e->hold_steps : 1) / s->out));
 	o->prompt_us = whole_prompt(s, ranks, o->running, &o->prompt);
-	settle(s, ranks, o->prompt_us, o);
+	turn = settle(s, ranks, o->prompt_us, o);
 	if (s->equal)
 		ranks = fmin(dp, o->running);
+	else
+		turn = o->prompt_us;
 
 	rho = fmin(0.95, fmax(0, o->running - 1) * o->prompt_us / (ranks * cycle_us(o, s->out)));
 	o->wait_us = o->decode.total / 2 + rho * o->prompt_us / (2 * (1 - 0.7 * rho));
@@ -182,7 +188,7 @@ static void steady(struct loop *s, const mf_serve_bytes *b, double clients, mf_s
 
 		burst = (s->wanted / many + 1) / 2 * t - o->prompt_us;
 	} else {
-		burst = (s->wanted - 1) / 2 * o->prompt_us * dp / ranks;
+		burst = (s->wanted - 1) / 2 * turn * dp / ranks;
 	}
 	if (w->requests)
 		waves = fmax(1, w->requests / clients);

@@ -90,6 +90,20 @@ static void search(job *j, double *x, size_t n)
 	mf_minimize(robust_loss, j, x, j->s->lo, j->s->hi, n, 0);
 }
 
+/* A constant that no row depends on stays what it was: these rows say nothing of it. */
+static void keep_untold(job *j, double *x, size_t n)
+{
+	double least = robust_loss(j, x);
+
+	for (size_t i = 0; i < n; i++) {
+		double found = x[i];
+
+		x[i] = j->out->value[i];
+		if (robust_loss(j, x) != least)
+			x[i] = found;
+	}
+}
+
 static void fit_one(job *j)
 {
 	mf_fit_curve *c = j->out;
@@ -112,6 +126,8 @@ static void fit_one(job *j)
 			reread(j);
 			search(j, x, (size_t)info->n);
 		}
+		if (known)
+			keep_untold(j, x, (size_t)info->n);
 		memcpy(c->value, x, sizeof x);
 	} else if (!known) {
 		c->median = c->p90 = c->bias = NAN;

@@ -19,8 +19,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-	static const char *const files[] = {
-		"gemm_perf.csv", "custom_allreduce_perf.csv", "nccl_perf.csv", "overlay.yaml"};
+	static const char *const files[] = {"gemm_perf.csv", "context_attention_perf.csv", "custom_allreduce_perf.csv",
+		"nccl_perf.csv", "overlay.yaml"};
 	char path[128];
 
 	for (size_t i = 0; i < MF_COUNT(files); i++) {
@@ -101,6 +101,43 @@ Test(fit, a_known_curve_comes_back)
 	cr_expect_eq(fit.curves[0].lo[0], 1);
 	cr_expect_eq(fit.curves[0].hi[0], 16384);
 	cr_expect_str_eq(fit.curves[0].measured, "SGLang 9.9, torch");
+	mf_fit_dispose(&fit);
+}
+
+/* Launch and share of the roof come back; windows and other head sizes are in no row, and their constants stay. */
+Test(fit, what_no_row_tells_stays_as_it_was)
+{
+	static const mf_const_id untold[] = {MF_C_S_CTX_W, MF_C_S_CTX_SMALL, MF_C_S_CTX_LARGE, MF_C_S_CTX_ODD};
+	double g[MF_CTX_CONSTS] = {9, 1.5, 0.5, 0.6, 10, 200, 0.5, 0.1, 0.5, 4, 2};
+	FILE *f = table("context_attention_perf.csv");
+	mf_consts factory;
+	mf_cluster c;
+	mf_gpu_rates r;
+	mf_fit fit;
+	uint64_t seed = 7;
+
+	cr_assert_eq(mf_cluster_load(&c, "8xh200", NULL), MF_OK);
+	r = mf_gpu_rates_warm(&c);
+	mf_consts_factory(&factory, &c);
+	fputs("# framework=SGLang version=9.9 device=NVIDIA H200\nkernel_source,batch_size,isl,num_heads,"
+	      "num_key_value_heads,head_dim,attn_dtype,window_size,latency\n",
+		f);
+	for (int b = 1; b <= 64; b *= 4)
+		for (int n = 1; n <= 16384; n *= 2)
+			for (int h = 4; h <= 64; h *= 2)
+				for (int kv = 1; kv <= h; kv *= 4)
+					fprintf(f, "fa3,%d,%d,%d,%d,128,bfloat16,0,%.9g\n", b, n, h, kv,
+						mf_prefill_us(g, &r, b, n, 0, 0, h, kv, 128) * exp(noise(&seed, 0.06)) /
+							1e3);
+	fclose(f);
+	fit_folder(&fit);
+	cr_assert_eq(fit.n_curves, 1);
+	for (int i = MF_CTX_T0; i <= MF_CTX_ROOF; i++)
+		cr_expect_lt(fabs(log(fit.curves[0].value[i] / g[i])), 0.1, "constant %d is %g, made with %g", i,
+			fit.curves[0].value[i], g[i]);
+	for (size_t i = 0; i < MF_COUNT(untold); i++)
+		cr_expect_eq(fit.curves[0].value[untold[i] - MF_C_S_CTX], factory.v[untold[i]], "%s is %g",
+			mf_const_infos[untold[i]].name, fit.curves[0].value[untold[i] - MF_C_S_CTX]);
 	mf_fit_dispose(&fit);
 }
 
