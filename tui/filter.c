@@ -83,6 +83,7 @@ struct node {
 	char word[64];  /* N_WORD, lower case */
 	pcre2_code *regex;
 	pcre2_match_data *match;
+	bool compiled; /* to machine code: the fast way in is open */
 };
 
 struct mf_filter {
@@ -316,7 +317,7 @@ static int regex_node(struct parser *p)
 		return fail(p, start + offset, (const char *)text);
 	}
 	/* Faster where the library can; where it cannot, the interpreter says the same. */
-	pcre2_jit_compile(n->regex, PCRE2_JIT_COMPLETE);
+	n->compiled = pcre2_jit_compile(n->regex, PCRE2_JIT_COMPLETE) == 0;
 	n->match = pcre2_match_data_create(1, NULL);
 	if (!n->match) {
 		p->status = mf_fail(p->err, MF_ENOMEM, "out of memory");
@@ -658,7 +659,11 @@ static bool eval(struct subject *s, int i)
 		s->len = mf_plan_format(&s->row->plan, s->ctx->intern, s->text);
 	if (n->kind == N_WORD)
 		return text_has_word(s->text, n->word);
-	return pcre2_match(n->regex, (PCRE2_SPTR)s->text, s->len, 0, 0, n->match, s->f->limits) >= 0;
+	/* The fast way in does not look whether the text is UTF-8; only the name of an expert map might not be. */
+	bool fast = n->compiled && !s->row->plan.expert_map;
+	int found = fast ? pcre2_jit_match(n->regex, (PCRE2_SPTR)s->text, s->len, 0, 0, n->match, s->f->limits)
+			 : pcre2_match(n->regex, (PCRE2_SPTR)s->text, s->len, 0, 0, n->match, s->f->limits);
+	return found >= 0;
 }
 
 bool mf_filter_match(mf_filter *f, const mf_filter_ctx *ctx, const mf_row *row, uint32_t rank)
